@@ -38,6 +38,7 @@ consteval OpDef define(const char* name, const char* formula) {
                   .outputs = kOutputs,
                   .infer = infer,
                   .kernels = &kernel_tables::gated,
+                  .fast_f64 = true,
                   .rule = rule<kGate>,
                   .flops_each = 5});
 }

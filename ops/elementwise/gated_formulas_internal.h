@@ -36,7 +36,7 @@ CT_FORMULA auto gated_gradients(X g, X gate, X up) {
 
 /// The formulas of the kernels, forward and back.
 struct Traits : elementwise::Formula {
-  static constexpr bool kF64OnCpu = false, kStreaming = true;
+  static constexpr bool kStreaming = true;
   static constexpr std::int64_t kGrain = 8192;
 };
 template <Gate kGate>

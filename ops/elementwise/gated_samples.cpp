@@ -30,5 +30,7 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
 }  // namespace
 }  // namespace ct
 
-CT_OP_TESTS(gated, {"swiglu", samples, error_samples}, {"geglu", samples, error_samples},
-            {"geglu_tanh", samples, error_samples})
+CT_ORACLE(gated)
+CT_OP_TESTS(gated, {"swiglu", samples, error_samples, nullptr, &oracle_kernels::gated},
+            {"geglu", samples, error_samples, nullptr, &oracle_kernels::gated},
+            {"geglu_tanh", samples, error_samples, nullptr, &oracle_kernels::gated})

@@ -211,8 +211,11 @@ std::vector<ErrorSample> linear_cross_entropy_errors(SampleMaker& make) {
 }  // namespace
 }  // namespace ct
 
-CT_OP_TESTS(loss, {"mse_loss", mse_loss_samples, mse_loss_errors},
-            {"bce_with_logits", bce_with_logits_samples, bce_with_logits_errors},
+CT_ORACLE(mse_loss)
+CT_ORACLE(bce_with_logits)
+CT_OP_TESTS(loss, {"mse_loss", mse_loss_samples, mse_loss_errors, nullptr, &oracle_kernels::mse_loss},
+            {"bce_with_logits", bce_with_logits_samples, bce_with_logits_errors, nullptr,
+             &oracle_kernels::bce_with_logits},
             {"nll_loss", nll_loss_samples, nll_loss_errors},
             {"cross_entropy", cross_entropy_samples<false>, cross_entropy_errors},
             {"cross_entropy_soft", cross_entropy_samples<true>, cross_entropy_soft_errors},

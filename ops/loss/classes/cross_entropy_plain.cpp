@@ -53,9 +53,9 @@ void backward_plain(const Backward& b) {
       rows.in(dx, r).setZero();
       return;
     }
-    const Array L = class_losses(rows.of(x, r));
+    const auto [L, p] = classes_of(rows.of(x, r));
     if (dx.defined())
-      cross_entropy_dx(g[r], L,
+      cross_entropy_dx(g[r], p,
                        kSoft ? soft_factors(w, rows.of(target, r), s) : label_factors(w, labels[r], s),
                        rows.in(dx, r));
     if (dt.defined()) cross_entropy_dt(g[r], L, w, s, rows.in(dt, r));

@@ -33,9 +33,18 @@ inline Array soft_factors(const Array& w, const Row& t, double s) {
   return w * ((1 - s) * t + s / static_cast<double>(w.size()));
 }
 
-/// dx_c = g (p_c sum_j f_j - f_c), with p = softmax(x) = e^-L
-inline void cross_entropy_dx(double g, const Array& L, const Array& f, MutableRow dx) {
-  const Array p = exp_of(-L);
+/// What the gradients are made of: L, and p = softmax(x) = e^-L by the exponentials that L takes.
+struct Classes {
+  Array L, p;
+};
+inline Classes classes_of(const Row& x) {
+  const Array d = below_largest(x), e = exp_of(d);
+  const double sum = total(e);
+  return {std::log(sum) - d, e / sum};
+}
+
+/// dx_c = g (p_c sum_j f_j - f_c)
+inline void cross_entropy_dx(double g, const Array& p, const Array& f, MutableRow dx) {
   dx = g * (p * f.sum() - f);
 }
 

@@ -75,6 +75,7 @@ constexpr OpDef k_bce_with_logits = checked({
     .attributes = kAttributes,
     .infer = bce_with_logits_infer,
     .kernels = &kernel_tables::bce_with_logits,
+    .fast_f64 = true,
     .rule = bce_with_logits_rule,
     .autocast = AutocastPolicy::f32,
     .flops_each = 8,

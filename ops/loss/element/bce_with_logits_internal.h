@@ -56,7 +56,6 @@ CT_FORMULA auto gradients_of(X g, X x, X t, X weight, X pos_weight) {
 
 struct Traits : elementwise::Formula {
   static constexpr unsigned kOptional = 0b1100;  // the weights
-  static constexpr bool kF64OnCpu = false;
   static constexpr std::int64_t kGrain = 4096;
 };
 CT_MAP_FORMULA(Bce, Traits, 4, 1, (X x, X t, X weight, X pos_weight, X, X),

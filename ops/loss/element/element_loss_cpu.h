@@ -41,7 +41,7 @@ template <class F, class LossOf>
 void forward_cpu(const Forward& f, Reduction reduction, const LossOf& loss_of) {
   if (reduction == Reduction::none) return elementwise::forward_cpu<F, true, false>(f);
   const Tensor &x = f.in(0), &t = f.in(1);
-  visit_fast(f.op.name, x.dtype(), [&]<class T>(TypeTag<T> type) {
+  visit_floating(f.op.name, x.dtype(), [&]<class T>(TypeTag<T> type) {
     const double sum = sum_of(x.data<T>(), t.data<T>(), x.numel(), F::kGrain, loss_of(type));
     *f.out().data<T>() = static_cast<T>(
         static_cast<compute_t<T>>(reduction == Reduction::mean ? sum / static_cast<double>(x.numel()) : sum));
@@ -61,19 +61,25 @@ void forward_cpu(const Forward& f, Reduction reduction) {
 }
 
 /// The backward kernel, from formula F of g, x, t and what else there is, and of p. A reduced loss has no g but p, the one
-/// cotangent, divided once.
+/// cotangent, divided once; in f64, which p has not the digits for, that is a g of one number.
 template <class F>
 void backward_cpu(const Backward& b, Reduction reduction) {
   const Shape& shape = b.in_meta(0).shape;
-  const bool each = reduction == Reduction::none;
+  Tensor g;
   float p = 1;
-  if (!each) {
+  if (reduction == Reduction::none) {
+    g = b.grad();
+  } else {
     const double divisor = reduction == Reduction::mean ? static_cast<double>(numel(shape)) : 1.0;
-    visit_fast(b.op.name, b.grad().dtype(), [&]<class T>(TypeTag<T>) {
-      p = static_cast<float>(static_cast<float>(*b.grad().data<T>()) / divisor);
+    visit_floating(b.op.name, b.grad().dtype(), [&]<class T>(TypeTag<T>) {
+      const double share = static_cast<double>(static_cast<compute_t<T>>(*b.grad().data<T>())) / divisor;
+      if constexpr (std::is_same_v<T, double>)
+        *(g = Tensor::allocate({}, DType::f64, b.grad().device())).template data<double>() = share;
+      else
+        p = static_cast<float>(share);
     });
   }
-  elementwise::joint_gradients<F>(b, each ? b.grad() : Tensor{}, shape, [&](auto outputs, auto inputs) {
+  elementwise::joint_gradients<F>(b, g, shape, [&](auto outputs, auto inputs) {
     elementwise::run_cpu(elementwise::tiles_of<F>, outputs, inputs, {p, 0});
   });
 }

@@ -39,6 +39,7 @@ constexpr OpDef k_mse_loss = checked({
     .attributes = kAttributes,
     .infer = mse_loss_infer,
     .kernels = &kernel_tables::mse_loss,
+    .fast_f64 = true,
     .rule = mse_loss_rule,
     .autocast = AutocastPolicy::f32,
     .flops_each = 3,

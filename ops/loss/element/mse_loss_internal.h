@@ -13,7 +13,6 @@ struct MseLossAttrs {
 namespace mse_loss_kernels {
 
 struct Traits : elementwise::Formula {
-  static constexpr bool kF64OnCpu = false;
 };
 CT_MAP_FORMULA(SquaredError, Traits, 2, 1, (X x, X t, X, X), return (x - t) * (x - t))
 

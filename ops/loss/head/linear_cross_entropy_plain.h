@@ -18,7 +18,7 @@ inline double logits_loss(const Row& z, std::int64_t t, double s) {
 
 /// dz_c = g (p_c - (1 - s) [c = t] - s/C), with p = softmax(z), for one row
 inline void logits_gradient(double g, const Row& z, std::int64_t t, double s, MutableRow dz) {
-  cross_entropy_dx(g, class_losses(z), label_factors(Eigen::ArrayXd::Ones(z.size()), t, s), dz);
+  cross_entropy_dx(g, classes_of(z).p, label_factors(Eigen::ArrayXd::Ones(z.size()), t, s), dz);
 }
 
 /// dx = dz w

@@ -2,7 +2,7 @@
 #include <cotangent/ops/loss/element/bce_with_logits_plain.h>
 #include <cotangent/ops/loss/element/element_loss_plain.h>
 
-// The plain kernels: every element of a call by bce_with_logits_plain.h.
+// The plain kernels, oracles alone (the fast ones run in f64 as well): every element of a call by bce_with_logits_plain.h.
 
 namespace ct::bce_with_logits_kernels {
 namespace {
@@ -41,6 +41,6 @@ void backward_plain(const Backward& b) {
 }  // namespace
 }  // namespace ct::bce_with_logits_kernels
 
-CT_KERNELS(plain, bce_with_logits,
+CT_KERNELS(oracle, bce_with_logits,
            {"bce_with_logits", bce_with_logits_kernels::forward_plain,
             bce_with_logits_kernels::backward_plain})

@@ -1,7 +1,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/gated_plain.h>
 
-// The plain kernels: every element of a call by gated_plain.h.
+// The plain kernels, oracles alone (the fast ones run in f64 as well): every element of a call by gated_plain.h.
 
 namespace ct::gated {
 namespace {
@@ -34,6 +34,6 @@ void backward_plain(const Backward& call) {
 }  // namespace
 }  // namespace ct::gated
 
-CT_KERNELS(plain, gated, {"swiglu", gated::forward_plain<plain::silu>, gated::backward_plain<plain::silu>},
+CT_KERNELS(oracle, gated, {"swiglu", gated::forward_plain<plain::silu>, gated::backward_plain<plain::silu>},
            {"geglu", gated::forward_plain<plain::gelu>, gated::backward_plain<plain::gelu>},
            {"geglu_tanh", gated::forward_plain<plain::gelu_tanh>, gated::backward_plain<plain::gelu_tanh>})

@@ -2,7 +2,7 @@
 #include <cotangent/ops/loss/element/mse_loss_internal.h>
 #include <cotangent/ops/loss/element/mse_loss_plain.h>
 
-// The plain kernels: every element of a call by mse_loss_plain.h.
+// The plain kernels, oracles alone (the fast ones run in f64 as well): every element of a call by mse_loss_plain.h.
 
 namespace ct::mse_loss_kernels {
 namespace {
@@ -25,4 +25,4 @@ void backward_plain(const Backward& b) {
 }  // namespace
 }  // namespace ct::mse_loss_kernels
 
-CT_KERNELS(plain, mse_loss, {"mse_loss", mse_loss_kernels::forward_plain, mse_loss_kernels::backward_plain})
+CT_KERNELS(oracle, mse_loss, {"mse_loss", mse_loss_kernels::forward_plain, mse_loss_kernels::backward_plain})
