@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
 #include <string>
 
 #include <cotangent/autograd/grad_mode.h>
@@ -72,6 +71,19 @@ struct ParameterShards::Impl {
     }
   }
 
+  // A state's tensors are those of parameters, by position: "0.3.exp_avg" is of the fourth of group 0.
+  const Part& part_of(const StateDict& state, const std::string& name) const {
+    char* end = nullptr;
+    const std::int64_t group = std::strtoll(name.c_str(), &end, 10);
+    std::int64_t number = *end == '.' ? std::strtoll(end + 1, &end, 10) : -1;
+    for (std::int64_t g = 0; g < group && number >= 0; ++g)
+      number += state.value<std::int64_t>(ct::detail::cat(g, ".params"));
+    CT_CHECK(*end == '.' && number >= 0 && number < static_cast<std::int64_t>(parts.size()), ValueError, kOp,
+             "the state has '", name,
+             "', which is of none of the parameters; give that of an optimizer over parts() of this model");
+    return parts[static_cast<std::size_t>(number)];
+  }
+
   nn::detail::Buckets& buckets;
   std::vector<Tensor> params;  // flat, by bucket
   std::vector<Part> parts;     // in the order in which they were asked for
@@ -114,31 +126,24 @@ void ParameterShards::gather() {
     if (part.begin == part.end) impl_->buckets.places[part.place].param.impl()->storage->bump_version();
 }
 
-// A state's tensors are those of parameters, by position: "0.3.exp_avg" is of the fourth of group 0.
 namespace {
-struct Position {
-  std::int64_t group, param;
-};
-std::optional<Position> position_of(const std::string& name) {
-  char* end = nullptr;
-  const std::int64_t group = std::strtoll(name.c_str(), &end, 10);
-  if (end == name.c_str() || *end != '.') return {};
-  const char* const second = end + 1;
-  const std::int64_t param = std::strtoll(second, &end, 10);
-  if (end == second || *end != '.') return {};
-  return Position{group, param};
-}
-// Number of the first parameter of each group, by the state's counts.
-std::size_t number_of(const StateDict& state, const Position& at) {
-  std::int64_t number = at.param;
-  for (std::int64_t g = 0; g < at.group; ++g)
-    number += state.value<std::int64_t>(ct::detail::cat(g, ".params"));
-  return static_cast<std::size_t>(number);
-}
 void copy_values(StateDict& to, const StateDict& from) {
   for (const auto& [name, value] : from.values()) to.set_value(name, value);
 }
 }  // namespace
+
+StateDict ParameterShards::sharded_state(const StateDict& mine) const {
+  StateDict state = mine;
+  for (const auto& [name, t] : mine) {
+    const Impl::Part& part = impl_->part_of(mine, name);
+    std::string shape;
+    for (const std::int64_t n : impl_->buckets.places[part.place].param.shape())
+      shape += ct::detail::cat(shape.empty() ? "" : "x", n);
+    state.set_value(name + "@begin", part.begin);
+    state.set_value(name + "@shape", shape);
+  }
+  return state;
+}
 
 StateDict ParameterShards::gather_state(const StateDict& mine) const {
   const NoGrad off_tape;
@@ -146,10 +151,7 @@ StateDict ParameterShards::gather_state(const StateDict& mine) const {
   StateDict whole;
   copy_values(whole, mine);
   for (const auto& [name, t] : mine) {
-    const std::optional<Position> at = position_of(name);
-    CT_CHECK(at && number_of(mine, *at) < impl_->parts.size(), ValueError, kOp, "the state has '", name,
-             "', which is of no parameter; give that of an optimizer over parts()");
-    const Impl::Part& part = impl_->parts[number_of(mine, *at)];
+    const Impl::Part& part = impl_->part_of(mine, name);
     // Parts differ in size: each travels in the room of the largest.
     std::int64_t most = 0;
     for (int r = 0; r < group.size(); ++r) {
@@ -173,10 +175,7 @@ StateDict ParameterShards::part_of_state(const StateDict& whole) const {
   StateDict mine;
   copy_values(mine, whole);
   for (const auto& [name, t] : whole) {
-    const std::optional<Position> at = position_of(name);
-    CT_CHECK(at && number_of(whole, *at) < impl_->parts.size(), ValueError, kOp, "the state has '", name,
-             "', which is of no parameter of this model; it is another's");
-    const Impl::Part& part = impl_->parts[number_of(whole, *at)];
+    const Impl::Part& part = impl_->part_of(whole, name);
     const Tensor& p = impl_->buckets.places[part.place].param;
     CT_CHECK(t.shape() == p.shape(), ValueError, kOp, "'", name, "' is ", describe(t), ", the parameter is ",
              describe(p), "; their shapes must be equal");

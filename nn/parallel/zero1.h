@@ -36,6 +36,9 @@ class CT_API ParameterShards {
   /// Gives every rank the other ranks' parts of the parameters. Collective.
   void gather();
 
+  /// What this rank keeps, with the place of each piece in the whole: values "NAME@begin" and "NAME@shape". For
+  /// io::ShardedCheckpoint, whose load() gives the whole.
+  StateDict sharded_state(const StateDict& mine) const;
   /// The whole of what an optimizer over parts() keeps, on every rank, as an optimizer over the parameters would: its state_dict()
   /// of any number of ranks. Collective.
   StateDict gather_state(const StateDict& mine) const;
@@ -77,7 +80,9 @@ class Zero1 {
   /// The optimizer of this rank's parts: rates, schedules.
   O& optimizer() { return optimizer_; }
 
-  /// Collective: the whole state, that of one rank. For files of each rank's own see ShardedCheckpoint.
+  /// This rank's share of the state, for io::ShardedCheckpoint.
+  StateDict sharded_state() const { return shards_.sharded_state(optimizer_.state_dict()); }
+  /// The whole state, on every rank. Collective.
   StateDict state_dict() const { return shards_.gather_state(optimizer_.state_dict()); }
   /// A whole state, of any number of ranks. Throws as Optimizer::load_state_dict().
   void load_state_dict(const StateDict& state) { optimizer_.load_state_dict(shards_.part_of_state(state)); }

@@ -128,7 +128,9 @@ void GroupState::fail(const std::string& why) noexcept {
   if (nccl) nccl->abort();
 }
 
-void GroupState::check(const std::string& what) const {
+void GroupState::check(const std::string& what) {
+  if (!failed_ && transport)
+    if (const std::string why = transport->failure(); !why.empty()) fail(why);
   if (!failed_) [[likely]]
     return;
   const std::lock_guard lock(mutex_);
@@ -147,7 +149,7 @@ void GroupState::exchange(std::span<const Part> give, std::span<const Part> take
       fail(ct::detail::cat(list_ranks(missing), " did not come to call ", calls_, ", ", what, ", within ",
                            static_cast<double>(timeout.count()) / 1000, " s"));
   } catch (const PeerError& e) { fail(e.what()); }
-  check(what);
+  if (failed_) check(what);  // a call that is done is done, whatever others have met with since
 }
 
 void GroupState::compare(const Intent& mine, const std::string& what) {
@@ -170,7 +172,7 @@ void GroupState::compare(const Intent& mine, const std::string& what) {
                                           : " on the CPU",
                            " where rank 0 makes ", text_of(a),
                            a.number == b.number ? "" : ", and has made another number of calls"));
-    check();
+    if (failed_) check();
   }
 }
 
@@ -197,10 +199,14 @@ void GroupState::run(Kind kind, const Tensor& x, const Tensor& y, ReduceOp op, i
   mine.number = number;
   if (gpu || !transport->compares() ? known_.insert(what + (gpu ? " gpu" : "")).second : true)
     compare(mine, what);
-  if (gpu)
-    nccl->run(kind, x, y, op, root, later, what);
-  else
+  if (gpu) {
+    try {
+      nccl->run(kind, x, y, op, root, later, what);
+    } catch (const PeerError& e) { fail(e.what()); }
+    check(what);
+  } else {
     on_host(kind, x, y, op, root, what);
+  }
   const std::lock_guard lock(mutex_);
   if (call.number == number) call.ms = now_ms() - call.start_ms;
 }

@@ -48,7 +48,7 @@ struct GroupState {
   void join();
   void fail(const std::string& why) noexcept;
   /// Throws the failure, if there is one, as that of a call.
-  void check(const std::string& what = {}) const;
+  void check(const std::string& what = {});
   std::vector<GroupCall> log() const;
 
   int rank = 0, size = 1;

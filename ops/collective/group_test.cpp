@@ -172,8 +172,9 @@ TEST_CASE("a rank that leaves, or ends by an exception, ends the others", "[dist
   std::vector<std::string> texts;
   CHECK_THROWS_WITH(dist::run_threads(3,
                                       [&](const Group& g) {
-                                        if (g.rank() == 1) throw ValueError("a program's own");
                                         try {
+                                          dist::barrier(g);
+                                          if (g.rank() == 1) throw ValueError("a program's own");
                                           dist::barrier(g);
                                         } catch (const PeerError& e) {
                                           const std::lock_guard lock(mutex);

@@ -113,9 +113,10 @@ class NcclRank final : public Nccl {
 
   void run(Kind kind, const Tensor& x, const Tensor& y, ReduceOp op, int root, bool later,
            const std::string& what) override {
+    if (x.nbytes() == 0) return;
     const Stream current = current_stream(device_);
     const std::lock_guard lock(mutex_);
-    group_.check();
+    CT_CHECK(comm_, PeerError, "nccl", what, " of a group that has failed; Group::check() says why");
     before_.record(current);
     before_.wait(stream_);
     const int type = type_of(x.dtype());
@@ -180,7 +181,7 @@ class NcclRank final : public Nccl {
     std::unique_lock lock(mutex_);
     while (!ended_) {
       wake_.wait_for(lock, std::chrono::milliseconds(100));
-      std::string why;
+      std::string why = group_.transport->failure();
       int error = kSuccess;
       if (comm_ && nccl().ncclCommGetAsyncError(comm_, &error) == kSuccess && error != kSuccess &&
           error != kInProgress)

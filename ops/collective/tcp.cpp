@@ -175,9 +175,9 @@ class Tcp final : public Transport {
       return {};
     } catch (const PeerError&) {
       // The reason may be on its way.
-      for (int i = 0; i < 20 && why().empty(); ++i)
+      for (int i = 0; i < 20 && failure().empty(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      const std::string known = why();
+      const std::string known = failure();
       throw PeerError(known.empty() ? ct::detail::cat("rank ", peer, " is gone: its connection has ended")
                                     : known);
     }
@@ -191,6 +191,11 @@ class Tcp final : public Transport {
     }
     send_to_all('F', why);
     for (const Socket& s : data_) s.end();
+  }
+
+  std::string failure() override {
+    const std::lock_guard lock(mutex_);
+    return why_;
   }
 
   void close(bool failed) noexcept override {
@@ -275,11 +280,6 @@ class Tcp final : public Transport {
       if (::poll(&ready, 1, 0) <= 0) ranks.push_back(static_cast<int>(q));
     }
     return ranks;
-  }
-
-  std::string why() {
-    const std::lock_guard lock(mutex_);
-    return why_;
   }
 
   void send_to_all(char kind, const std::string& text) noexcept {

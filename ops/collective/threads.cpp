@@ -65,6 +65,11 @@ class Threads final : public Transport {
     meeting_->moved.notify_all();
   }
 
+  std::string failure() override {
+    const std::lock_guard lock(meeting_->mutex);
+    return meeting_->failure;
+  }
+
   void close(bool) noexcept override {
     const std::lock_guard lock(meeting_->mutex);
     meeting_->at[rank_].left = true;

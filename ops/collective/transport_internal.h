@@ -35,6 +35,8 @@ class Transport {
                                     Deadline deadline) = 0;
   /// Tells the others why; never waits.
   virtual void abort(const std::string& why) noexcept = 0;
+  /// Why another rank has ended the group, as far as it is known here; empty otherwise.
+  virtual std::string failure() { return {}; }
   /// An orderly end; `failed` after an error. Never waits longer than a second.
   virtual void close(bool failed) noexcept = 0;
 };
