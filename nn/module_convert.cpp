@@ -10,16 +10,8 @@
 // that every handle to it, whoever holds it, sees the new place.
 
 namespace ct::nn {
-namespace {
 
-Tensor converted(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype) {
-  Tensor result = t.detach();
-  if (dtype && is_floating(t.dtype())) result = result.to(*dtype);
-  if (device) result = result.to(*device);
-  return result;
-}
-
-void take_place(const Tensor& t, const Tensor& source) {
+void detail::take_place(const Tensor& t, const Tensor& source) {
   TensorImpl& to = *t.impl();
   const TensorImpl& from = *source.impl();
   to.storage = from.storage;
@@ -29,6 +21,15 @@ void take_place(const Tensor& t, const Tensor& source) {
   to.contiguous = from.contiguous;
   to.is_view = false;
   to.history_version = from.storage->history_version();
+}
+
+namespace {
+
+Tensor converted(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype) {
+  Tensor result = t.detach();
+  if (dtype && is_floating(t.dtype())) result = result.to(*dtype);
+  if (device) result = result.to(*device);
+  return result;
 }
 
 void convert(const Module& module, std::optional<Device> device, std::optional<DType> dtype) {
@@ -50,7 +51,7 @@ void convert(const Module& module, std::optional<Device> device, std::optional<D
     }
   }
   for (Change& c : changes) {
-    if (c.data.impl()->storage != c.tensor.impl()->storage) take_place(c.tensor, c.data);
+    if (c.data.impl()->storage != c.tensor.impl()->storage) detail::take_place(c.tensor, c.data);
     if (c.grad.defined()) c.tensor.set_grad(c.grad);
   }
 }

@@ -158,4 +158,7 @@ void prepare_parameter(const char* op, const std::string& name, Tensor& tensor);
 /// contains the module that has the entry; nothing is changed then.
 void replace_child(Entry& entry, const std::shared_ptr<ModuleState>& child);
 
+/// Gives t the data of `source`, under every handle to it (module_convert.cpp).
+void take_place(const Tensor& t, const Tensor& source);
+
 }  // namespace ct::nn::detail

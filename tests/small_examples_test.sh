@@ -49,6 +49,21 @@ case $name in
     says "a wait after each"
     says "time_of"
     ;;
+  distributed)
+    small="--steps 40 --width 32 --layers 1 --heads 2 --batch 8 --length 32"
+    expect 0 "one rank" "$program" --ranks 1 $small
+    falls loss
+    grep "^step" log | cut -c1-20 >one
+    for more in "--ranks 2" "--ranks 4 --zero1 --eager"; do
+      expect 0 "$more" "$program" $more $small
+      says "exposed communication"
+      grep "^step" log | cut -c1-20 >several
+      same one several "the losses of $more" # up to the fourth digit
+    done
+    expect 1 "shares that differ" "$program" --ranks 3 --batch 8
+    one_line_error
+    says "takes the same share"
+    ;;
   dqn)
     expect 0 "some runs" "$program" --steps 6000 --start 200 --seed 3
     at_least "balanced for" 30 # at random it falls after some 20

@@ -311,8 +311,8 @@ StateDict LoaderCore::state_dict() const {
   state.set_value("seed", seed_);
   state.set_value("epoch", epoch());
   state.set_value("position", position());
-  state.set_value("examples", examples_);
-  state.set_value("batch_size", options_.batch_size);
+  state.set_value("examples", examples_ * replicas());
+  state.set_value("batch_size", options_.batch_size * replicas());
   state.set_value("shuffle", options_.shuffle);
   state.set_value("drop_last", options_.drop_last);
   return state;
@@ -324,8 +324,8 @@ void LoaderCore::check_state_dict(const StateDict& state) const {
     CT_CHECK(other == own, ValueError, "load_state_dict", "the saved loader has ", what, " = ", other,
              ", this one ", own, "; batches would not be the same: use the same data and options");
   };
-  same("examples", examples_);
-  same("batch_size", options_.batch_size);
+  same("examples", examples_ * replicas());
+  same("batch_size", options_.batch_size * replicas());
   same("shuffle", options_.shuffle);
   same("drop_last", options_.drop_last);
   const std::int64_t epoch = state.count("epoch", "load_state_dict"),

@@ -65,6 +65,7 @@ class CT_API LoaderCore {
 
  private:
   std::vector<std::int64_t> order(std::int64_t epoch) const;
+  std::int64_t replicas() const { return options_.sampler ? options_.sampler->num_replicas() : 1; }
 
   std::int64_t dataset_size_, examples_;  // of an epoch
   Fetch fetch_;

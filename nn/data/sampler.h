@@ -28,14 +28,17 @@ concept Sampler = requires(const S& s, std::int64_t epoch) {
 class CT_API AnySampler {
  public:
   template <Sampler S>
-  requires(!std::same_as<S, AnySampler>) AnySampler(S sampler)
-      : size_(sampler.size()),
-        order_([s = std::move(sampler)](std::int64_t epoch) { return s.order(epoch); }) {}
+  requires(!std::same_as<S, AnySampler>) AnySampler(S sampler) : size_(sampler.size()) {
+    if constexpr (requires { sampler.num_replicas(); }) replicas_ = sampler.num_replicas();
+    order_ = [s = std::move(sampler)](std::int64_t epoch) { return s.order(epoch); };
+  }
   std::int64_t size() const { return size_; }
   std::vector<std::int64_t> order(std::int64_t epoch) const { return order_(epoch); }
+  /// The ranks that share the examples out among them: num_replicas() of the sampler, if it has that.
+  std::int64_t num_replicas() const { return replicas_; }
 
  private:
-  std::int64_t size_;
+  std::int64_t size_, replicas_ = 1;
   std::function<std::vector<std::int64_t>(std::int64_t)> order_;
 };
 
@@ -89,12 +92,15 @@ struct DistributedSamplerOptions {
   bool drop_last = false;
 };
 /// The share of one of several processes that train together, as torch.utils.data.DistributedSampler: examples rank,
-/// rank + num_replicas, ... of an order that all have in common. Nothing is communicated.
+/// rank + num_replicas, ... of an order that all have in common. Nothing is communicated. The state of a loader with it counts
+/// the examples of all ranks: another number of ranks with the same batch of all together, and the same `seed` of the loader, goes on
+/// with the same batches.
 class CT_API DistributedSampler {
  public:
   /// Throws ValueError for a negative size, num_replicas < 1, or a rank outside [0, num_replicas).
   explicit DistributedSampler(Integer size, DistributedSamplerOptions options = {});
   std::int64_t size() const;
+  std::int64_t num_replicas() const { return options_.num_replicas; }
   std::vector<std::int64_t> order(std::int64_t epoch) const;
 
  private:

@@ -80,8 +80,9 @@ GradScaler::Seen& GradScaler::seen(const Optimizer& optimizer) {
 void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   const NoGrad no_grad;
   std::vector<Tensor> grads;
-  for (int g = 0; g < optimizer.group_count(); ++g) {
-    for (Tensor p : optimizer.params(g)) {
+  const bool parts = !optimizer.whole_.empty();
+  for (int g = 0; g < (parts ? 1 : optimizer.group_count()); ++g) {
+    for (Tensor p : parts ? optimizer.whole_ : optimizer.params(g)) {
       Tensor grad = p.grad();
       if (!grad.defined()) continue;
       if (!grad.is_contiguous()) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cotangent/core/base/export.h>
@@ -67,6 +68,9 @@ class CT_API Optimizer {
   void set_lr(double lr);
   /// "SGD", "Adam", ...
   const char* name() const { return name_; }
+  /// Tensors whose gradients a GradScaler looks through and divides in place of those of params(), which are parts of them
+  /// (nn::Zero1).
+  void set_whole(std::vector<Tensor> params) { whole_ = std::move(params); }
 
   /// Step counts, moments, masters and learning rates, by position: "0.3.exp_avg" belongs to parameter 3 of
   /// group 0, "0.3.master" is its master. The tensors share memory with the optimizer's.
@@ -147,6 +151,7 @@ class CT_API Optimizer {
   std::vector<int> members_;    // scratch of step()
   std::uint64_t replaced_ = 0;  // goes up where tensors of the state make room for others
   StepGate gate_;
+  std::vector<Tensor> whole_;
 };
 
 }  // namespace ct::optim

@@ -1,0 +1,248 @@
+#include <cotangent/ops/collective/collective.h>
+
+#include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/nn/capture/capture.h>
+#include <cotangent/ops.h>
+
+#include "tests/catch.h"
+#include "tests/dist_testing.h"
+
+using namespace ct;
+using namespace ct::testing;
+using dist::Group;
+using dist::ReduceOp;
+
+namespace {
+
+constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min, ReduceOp::prod};
+
+// Small whole numbers with a sign, of which sums and products are exact in every dtype.
+std::vector<Tensor> inputs(int ranks, const Shape& shape, DType dtype) {
+  manual_seed(5);
+  std::vector<Tensor> list;
+  for (int r = 0; r < ranks; ++r) list.push_back(randint(dtype == u8 ? 0 : -2, 3, shape).to(dtype));
+  return list;
+}
+
+Tensor expected(const std::vector<Tensor>& x, ReduceOp op) {
+  Tensor y = x[0].to(f64);
+  for (std::size_t r = 1; r < x.size(); ++r) {
+    const Tensor b = x[r].to(f64);
+    y = op == ReduceOp::max    ? maximum(y, b)
+        : op == ReduceOp::min  ? minimum(y, b)
+        : op == ReduceOp::prod ? y * b
+                               : y + b;
+  }
+  if (op == ReduceOp::mean) y = y / static_cast<double>(x.size());
+  return y.to(x[0].dtype());
+}
+
+void check_values(const Ranks& ranks, std::initializer_list<DType> dtypes) {
+  const int n = ranks.count;
+  for (const DType dtype : dtypes)
+    for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{0, 3}, Shape{5, 3}, Shape{2, 3, 701}}) {
+      CAPTURE(n, name(dtype), describe(zeros(shape)));
+      const std::vector<Tensor> x = inputs(n, shape, dtype);
+      for (const ReduceOp op : kOps) {
+        if (op == ReduceOp::mean && !is_floating(dtype)) continue;
+        CAPTURE(static_cast<int>(op));
+        const auto y = ranks.run([&](const Group& g) {
+          const Tensor mine = x[g.rank()].to(g.device());
+          Tensor place = mine.clone();
+          dist::all_reduce_(place, g, op);
+          return std::vector{dist::all_reduce(mine, g, op), place};
+        });
+        for (const auto& rank : y)
+          for (const Tensor& t : rank) CHECK(equal(t, expected(x, op)));
+      }
+      const auto y = ranks.run([&](const Group& g) {
+        const Tensor mine = x[g.rank()].to(g.device());
+        return std::vector{dist::broadcast(mine, g, g.size() - 1), dist::all_gather(mine, g)};
+      });
+      std::vector<Tensor> parts = x;
+      for (Tensor& t : parts)
+        if (t.dim() == 0) t = t.reshape({1});
+      for (const auto& rank : y) {
+        CHECK(equal(rank[0], x.back()));
+        CHECK(equal(rank[1], concat(parts, 0)));
+      }
+      if (shape.size() == 0) continue;
+      Shape whole = shape;
+      whole[0] *= n;
+      const std::vector<Tensor> all = inputs(n, whole, dtype);
+      const auto parts_of_sum = ranks.run(
+          [&](const Group& g) { return std::vector{dist::reduce_scatter(all[g.rank()].to(g.device()), g)}; });
+      for (int r = 0; r < n; ++r)
+        CHECK(equal(parts_of_sum[r][0], expected(all, ReduceOp::sum).narrow(0, r * shape[0], shape[0])));
+    }
+}
+
+double inner(const Tensor& a, const Tensor& b) { return sum(a * b).item(); }
+
+// Collectives are linear: the gradient is the adjoint, sum_r <c_r, f(x)_r> = sum_r <g_r, x_r>. So is the gradient's.
+void check_gradient(int n, const std::function<Tensor(const Tensor&, const Group&)>& f) {
+  const Ranks ranks{n};
+  manual_seed(9);
+  std::vector<Tensor> x, c;
+  for (int r = 0; r < n; ++r) {
+    x.push_back(randn({2 * n, 3}, {.dtype = f64}).set_requires_grad());
+    c.push_back(randn({2 * n * n, 3}, {.dtype = f64}).set_requires_grad());
+  }
+  const auto y = ranks.run([&](const Group& g) {
+    const int r = g.rank();
+    const Tensor value = f(x[r], g);
+    const Tensor cotangent = c[r].narrow(0, 0, value.size(0));
+    const Tensor plain = grad({value}, {x[r]}, {cotangent.detach()}, {.retain_graph = true})[0];
+    const Tensor taped = grad({value}, {x[r]}, {cotangent}, {.create_graph = true})[0];
+    const Tensor second = grad({taped}, {c[r]}, {x[r].detach()})[0].narrow(0, 0, value.size(0));
+    return std::vector{value.detach(), cotangent.detach(), plain, taped.detach(), second};
+  });
+  double left = 0, right = 0;
+  for (int r = 0; r < n; ++r) {
+    left += inner(y[r][0], y[r][1]);
+    right += inner(y[r][2], x[r].detach());
+    CHECK(allclose(y[r][2], y[r][3], 1e-14, 1e-14));
+    CHECK(allclose(y[r][4], y[r][0], 1e-14, 1e-14));  // of <grad, x> by c: f(x)
+  }
+  CHECK(left == Approx(right).epsilon(1e-13));
+}
+
+}  // namespace
+
+TEST_CASE("collectives: values", "[dist]") {
+  for (const int n : {1, 2, 3, 4}) check_values({n}, {f32, f64, f16, bf16, i64, i32, u8});
+}
+
+TEST_CASE("collectives: bool, and tensors with gaps", "[dist]") {
+  const Ranks ranks{2};
+  const auto y = ranks.run([](const Group& g) {
+    const Tensor mask = g.rank() == 0 ? ones({3}, {.dtype = boolean}) : zeros({3}, {.dtype = boolean});
+    Tensor whole = zeros({4, 3});
+    Tensor columns = whole.narrow(1, 1, 2);
+    columns.copy_(full({4, 2}, g.rank() + 1));
+    dist::all_reduce_(columns, g);
+    return std::vector{dist::broadcast(mask, g), dist::all_gather(mask, g),
+                       dist::all_reduce(whole.transpose(0, 1), g), whole};
+  });
+  for (const auto& rank : y) {
+    CHECK(all(rank[0]).item<bool>());
+    CHECK(sum(rank[1].to(i64)).item<std::int64_t>() == 3);
+    CHECK(equal(rank[2], 2 * rank[3].transpose(0, 1)));
+    CHECK(sum(rank[3]).item() == 24);
+    CHECK(sum(rank[3].narrow(1, 0, 1)).item() == 0);
+  }
+}
+
+TEST_CASE("all_reduce: the order of the ranks decides the bits, 16 bits are rounded once", "[dist]") {
+  for (const int n : {2, 3, 4})
+    for (const std::int64_t count : {5, 5000}) {
+      manual_seed(2);
+      std::vector<Tensor> x;
+      for (int r = 0; r < n; ++r) x.push_back(randn({count}));
+      Tensor sum = x[0];
+      for (int r = 1; r < n; ++r) sum = sum + x[r];
+      Tensor low = x[0].to(bf16).to(f32);
+      for (int r = 1; r < n; ++r) low = low + x[r].to(bf16).to(f32);
+      const auto y = Ranks{n}.run([&](const Group& g) {
+        return std::vector{dist::all_reduce(x[g.rank()], g), dist::all_reduce(x[g.rank()].to(bf16), g)};
+      });
+      for (const auto& rank : y) {
+        CHECK(equal(rank[0], sum));
+        CHECK(equal(rank[1], low.to(bf16)));
+      }
+    }
+}
+
+TEST_CASE("all_reduce: NaN is the largest and the smallest", "[dist]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto y = Ranks{3}.run([&](const Group& g) {
+    const Tensor x = tensor({g.rank() == 0 ? nan : 1.0, g.rank() == 2 ? nan : 1.0, 1.0});
+    return std::vector{dist::all_reduce(x, g, ReduceOp::max), dist::all_reduce(x, g, ReduceOp::min)};
+  });
+  for (const auto& rank : y)
+    for (const Tensor& t : rank) CHECK(t.isnan().to_vector<bool>() == std::vector<bool>{true, true, false});
+}
+
+TEST_CASE("collectives: gradients, and gradients of gradients", "[dist]") {
+  for (const int n : {1, 2, 3}) {
+    check_gradient(n, [](const Tensor& x, const Group& g) { return dist::all_reduce(x, g); });
+    check_gradient(n, [](const Tensor& x, const Group& g) { return dist::all_reduce(x, g, ReduceOp::mean); });
+    check_gradient(n, [](const Tensor& x, const Group& g) { return dist::broadcast(x, g, g.size() - 1); });
+    check_gradient(n, [](const Tensor& x, const Group& g) { return dist::all_gather(x, g); });
+    check_gradient(n, [](const Tensor& x, const Group& g) { return dist::reduce_scatter(x, g); });
+    check_gradient(
+        n, [](const Tensor& x, const Group& g) { return dist::reduce_scatter(x, g, ReduceOp::mean); });
+  }
+}
+
+TEST_CASE("collectives: part of a captured step", "[dist][capture]") {
+  const auto train = [](bool captured) {
+    return Ranks{2}.run([&](const Group& g) {
+      Tensor w = full({6}, 0.5, {.dtype = f64}), total = zeros({6}, {.dtype = f64});
+      w.set_requires_grad();
+      auto step = capture(
+          [&](const Tensor& x) {
+            w.set_grad({});
+            Tensor loss = sum(square(dist::all_reduce(w * x, g, ReduceOp::mean)));
+            loss.backward();
+            const NoGrad off;
+            Tensor gradient = w.grad();
+            dist::all_reduce_(gradient, g);
+            w.add_(gradient * -0.01);
+            dist::all_gather_into(total, w.detach().narrow(0, 3 * g.rank(), 3).contiguous(), g);
+            return loss;
+          },
+          {.enabled = captured});
+      std::vector<Tensor> out;
+      for (int i = 0; i < 7; ++i)
+        out.push_back(step(full({6}, 1 + 0.1 * i + g.rank(), {.dtype = f64})).clone());
+      out.push_back(full({}, static_cast<double>(step.replays()), {.dtype = f64}));
+      out.push_back(w.detach());
+      out.push_back(total);
+      return out;
+    });
+  };
+  const auto plain = train(false), replayed = train(true);
+  for (std::size_t r = 0; r < 2; ++r) {
+    CHECK(replayed[r][7].item() == 4);
+    for (std::size_t i = 0; i < plain[r].size(); ++i)
+      if (i != 7) CHECK(equal(plain[r][i], replayed[r][i]));
+    CHECK(equal(plain[r][9], plain[r][8]));
+  }
+}
+
+TEST_CASE("collectives: errors", "[dist]") {
+  const Group alone;
+  const Tensor x = ones({3});
+  CHECK_THROWS_WITH(dist::broadcast(x, alone, 1), Catch::Contains("root is 1; it must lie in [0, 1)"));
+  CHECK_THROWS_AS(dist::all_reduce(ones({2}, {.dtype = i64}), alone, ReduceOp::mean), DTypeError);
+  CHECK_THROWS_AS(dist::all_reduce(ones({2}, {.dtype = boolean}), alone), DTypeError);
+  CHECK_THROWS_AS(dist::reduce_scatter(ones({}), alone), ShapeError);
+  CHECK_THROWS_AS(dist::all_gather_into(zeros({4}), x, alone), ShapeError);
+  CHECK_THROWS_AS(dist::all_gather_into(zeros({3}, {.dtype = f64}), x, alone), DTypeError);
+  const Tensor leaf = ones({3}).set_requires_grad();
+  CHECK_THROWS_WITH(dist::all_reduce(leaf, alone, ReduceOp::max),
+                    Catch::Contains("only sums and means have one"));
+  const NoGrad off;
+  CHECK(equal(dist::all_reduce(leaf, alone, ReduceOp::max), x));
+  CHECK_THROWS_AS(
+      Ranks{2}.run([](const Group& g) { return std::vector{dist::reduce_scatter(ones({3}), g)}; }),
+      ShapeError);
+  CHECK_THROWS_WITH(Ranks{2}.run([](const Group& g) {
+    dist::Group kept = g;
+    return std::vector{dist::broadcast(ones({3}), kept, 2)};
+  }),
+                    Catch::Contains("it must lie in [0, 2)"));
+}
+
+TEST_CASE("collectives on GPUs", "[dist][cuda]") {
+  const int gpus = cuda_device_count();
+  if (gpus < 2) SUCCEED("two GPUs are wanted");
+  for (int n = 2; n <= gpus && n <= 4; n += 2) {
+    Ranks ranks{n};
+    for (int r = 0; r < n; ++r) ranks.devices.push_back(cuda(r));
+    check_values(ranks, {f32, f64, f16, bf16, i64, i32, u8});
+  }
+}
