@@ -10,13 +10,13 @@
 What stands in a chapter's text before a block:
   <!-- include FILE -->                the block is that file, or from it what begins with the line that holds TEXT
   <!-- include FILE: TEXT -->          (and the comment above it) and goes on until its brackets are closed, or until
-  <!-- include FILE: TEXT .. LAST -->  those of what begins with LAST are
+  <!-- include FILE: TEXT .. LAST -->  those of what begins with LAST are (of Python: while it is indented deeper)
   <!-- output NAME -->                 the block is what the chapter's program prints below the line "--- NAME"
   <!-- recorded NAME -->               the same, but as one machine printed it: times, say, which are not compared
   <!-- recorded-gpu NAME -->           what the chapter's second program, code/NAME.cu, printed on a GPU
 A program for a GPU is compiled where there is nvcc, and runs where there is a GPU too; its sections and figures come
 into the text by "check --record-gpu" alone, and the first, "machine", says where and when that was.
-There is no other C++ in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
+There is no other C++ or Python in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
 and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
 nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those that say
 here what they say everywhere (EVERYDAY). Numbers are compared to three digits.
@@ -89,6 +89,16 @@ def end_of(lines, first, what):
     raise Wrong(f"{what}: its brackets are not closed")
 
 
+def end_of_python(lines, first):
+    """The last line of what begins at `first` and is indented deeper."""
+    indent, end = len(lines[first]) - len(lines[first].lstrip()), first
+    for n in range(first + 1, len(lines)):
+        if lines[n].strip() and len(lines[n]) - len(lines[n].lstrip()) <= indent:
+            break
+        end = n if lines[n].strip() else end
+    return end
+
+
 def excerpt(file, first, last):
     path = os.path.join(ROOT, file)
     if not os.path.exists(path):
@@ -105,7 +115,8 @@ def excerpt(file, first, last):
         return found[0]
 
     start = line_of(first)
-    end = end_of(lines, line_of(last) if last else start, f"{file}: {last or first}")
+    at = line_of(last) if last else start
+    end = end_of_python(lines, at) if file.endswith(".py") else end_of(lines, at, f"{file}: {last or first}")
     while start > 0 and lines[start - 1].lstrip().startswith("//"):
         start -= 1
     chosen = lines[start:end + 1]
@@ -141,6 +152,8 @@ def new_text(chapter, printed, gpu_printed, options):
         language, body = match["language"], match["body"]
         if language == "cpp" and not (mark and mark[1] == "include"):
             raise Wrong(f"a block of C++ is not an excerpt of the tree:\n{body[:200]}")
+        if language == "python" and not (mark and mark[1] == "include"):
+            raise Wrong(f"a block of Python is not an excerpt of the tree:\n{body[:200]}")
         if language == "text" and not (mark and mark[1] != "include"):
             raise Wrong(f"a block of text is not the program's output:\n{body[:200]}")
         if not mark:
@@ -148,7 +161,8 @@ def new_text(chapter, printed, gpu_printed, options):
         if mark[1] == "include":
             file, _, places = mark[2].partition(": ")
             first, _, last = places.partition(" .. ")
-            return f"{match['marks']}```cpp\n{excerpt(file, first, last)}\n```"
+            code = "python" if file.endswith(".py") else "cpp"
+            return f"{match['marks']}```{code}\n{excerpt(file, first, last)}\n```"
         if mark[1] == "recorded-gpu":
             shown_gpu.append(mark[2])
             return f"{match['marks']}```text\n{gpu_printed.get(mark[2], '')}\n```" if gpu_printed else match[0]

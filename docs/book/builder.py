@@ -47,7 +47,11 @@ class Builder:
         if not os.path.exists(package):
             raise Wrong(f"{package} is not there: build the library first (./ct book does)")
         libraries = re.search(r"^Libs: .* -lcotangent (.*)$", read(package), re.M)
-        self.libraries = [os.path.join(build, f"lib{name}.a") for name in ("cotangent_samples", "cotangent_testing", "cotangent")]
+        archive = {name: os.path.join(build, f"lib{name}.a")
+                   for name in ("cotangent_samples", "cotangent_io", "cotangent_plugin", "cotangent_testing", "cotangent")}
+        # A program that loads ops exports all that any op may call (Cotangent::loader).
+        self.loader = ["-Wl,--export-dynamic", "-Wl,--whole-archive", *list(archive.values())[2:], "-Wl,--no-whole-archive"]
+        self.libraries = list(archive.values())
         self.libraries += shlex.split(libraries.group(1)) if libraries else []
         os.makedirs(os.path.join(self.work, "figures"), exist_ok=True)
 
@@ -68,7 +72,8 @@ class Builder:
 
     def program(self, source, *flags):
         target = os.path.join(self.work, os.path.splitext(os.path.basename(source))[0])
-        self.run_compiler([*self.compiler, *flags, source, *self.libraries, "-o", target],
+        loader = self.loader if "/load_op.h>" in read(source) else []
+        self.run_compiler([*self.compiler, *flags, source, *loader, *self.libraries, "-o", target],
                           os.path.relpath(source, ROOT))
         return target
 
@@ -110,5 +115,6 @@ class Builder:
         return source
 
     def run(self, program, *arguments, figures="figures", **options):
-        environment = {**os.environ, "BOOK_FIGURES": os.path.join(self.work, figures)}
+        environment = {**os.environ, "BOOK_FIGURES": os.path.join(self.work, figures),
+                       "COTANGENT_CACHE": os.path.join(self.work, "cache")}
         return subprocess.run([program, *arguments], env=environment, text=True, timeout=600, **options)
