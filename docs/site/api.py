@@ -17,16 +17,11 @@ GENERATE_HTML=NO
 GENERATE_LATEX=NO
 GENERATE_XML=YES
 XML_PROGRAMLISTING=NO
-QUIET=YES
-WARNINGS=NO
 MACRO_EXPANSION=YES
 EXPAND_ONLY_PREDEF=YES
 PREDEFINED="CT_API=" "CT_EXCEPTION="
 EXTRACT_ALL=YES
-MARKDOWN_SUPPORT=NO
-AUTOLINK_SUPPORT=NO
 """
-CLASSES = ("class", "struct", "union")
 
 
 class Entry:
@@ -44,7 +39,7 @@ class Entry:
         depth, code = 0, "\n".join(lines[first:self.line + 30])
         for n, c in enumerate(code):
             depth += (c in "(") - (c in ")")
-            if depth == 0 and (c == ";" or c == "{" and self.kind != "enum" or self.kind == "define" and c == "\n"):
+            if depth == 0 and (c == ";" or c == "{" and self.kind not in ("enum", "variable") or self.kind == "define" and c == "\n"):
                 break
         code = re.sub(r"\)\s*:\s.*", ")", code[:n], flags=re.S) if self.kind == "function" else code[:n]
         self.code = textwrap.dedent(re.sub(r"CT_API | *///<.*", "", code)).strip()
@@ -63,7 +58,7 @@ def headers(root, files, work):
         for compound in ET.parse(path).getroot().iter("compounddef"):
             if re.search("detail|@", compound.findtext("compoundname")) or compound.get("kind") in ("dir", "concept"):
                 continue
-            owner = Entry(root, compound) if compound.get("kind") in CLASSES else None
+            owner = Entry(root, compound) if compound.get("kind") in ("class", "struct", "union") else None
             if owner:
                 found[owner.file].append(owner)
             for node in compound.iter("memberdef"):
@@ -111,7 +106,8 @@ def python_package(root, work, names):
             parts[part] += text
     parts["tensor"] = "class Tensor:\n" + "\n".join(stubs.function(p, "    ", True) for p in published["functions"] if p["method"])
     for name, text in (*parts.items(), ("__init__", "")):
-        write(os.path.join(package, "_core", name + ".py"), text.replace("][", "] ["))  # which would be a link
+        text = re.sub(r"(?<=\n\n)((?: +\S.* {2,}\S.*\n)+)", lambda m: textwrap.indent(m[1], "    "), re.sub(r"^ +$", "", text, flags=re.M))
+        write(os.path.join(package, "_core", name + ".py"), text.replace("][", "]&#91;"))  # tables stay, and indices are no links
     write(os.path.join(package, "__init__.py"), "")
     modules = sorted(glob.glob(os.path.join(root, "python", "cotangent", "[a-z]*.py")))
     for path in modules:

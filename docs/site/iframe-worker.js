@@ -14,6 +14,5 @@ if (location.protocol === "file:") {
     postMessage(data) {
       this.ready.then(inside => inside.dispatchEvent(new MessageEvent("message", { data })));
     }
-    terminate() {}
   };
 }

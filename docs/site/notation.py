@@ -71,7 +71,7 @@ class Formula:
         """A number, a name or a bracket, with its scripts."""
         token = self.take()
         if token in CLOSE:
-            base = f"<mrow>{op(token)}{self.row(CLOSE[token])}{op(CLOSE[token])}</mrow>"
+            base = f"<mrow>{op(token)}<mrow>{self.row(CLOSE[token])}</mrow>{op(CLOSE[token])}</mrow>"  # a minus in front is a sign
         else:
             base = f"<mn>{token}</mn>" if token[0].isdigit() else self.name(token)
         while token[0].isalpha() and self.peek() == "[":
@@ -182,7 +182,7 @@ def formulas(text):
     text = re.sub(r"\$\$(.+?)\$\$", lambda m: f'<div class="formula">{convert(m[1], display="block")}</div>', text, flags=re.S)
     text = re.sub(r"(?<=\n\n)((?: {4}.*\n)+)(?=\n|$)", block, text)
     text = re.sub(r"(?<![`\w])`([^`\n]+)`(?!`)", lambda m: inline(m[1]), text)
-    kept = re.split(r"(<math.*?</math>|`[^`]*`|<[^>]*>|\]\([^)]*\)|^ {4}.*$)", text, flags=re.M | re.S)
+    kept = re.split(r"(<math.*?</math>|<figure.*?</figure>|`[^`]*`|<[^>]*>|\]\([^)]*\)|^ {4}.*$)", text, flags=re.M | re.S)
     kept[::2] = map(prose, kept[::2])
     return "".join(kept)
 

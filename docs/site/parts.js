@@ -1,11 +1,10 @@
 // Interactive parts of chapters: each computes in its page what the chapter's program computes, and prints the same lines
 // (parts_test.mjs compares them). A part is its controls, the lines of text for their values, and a picture where there is one.
 (() => {
-  const fixed = (x, digits) => {  // halves to even, as printf rounds
-    const y = x * 10 ** digits, low = Math.floor(y);
-    return Number(y - low === 0.5 && low % 2 === 0 ? low / 10 ** digits : x).toFixed(digits);
-  };
-  const general = x => (Math.abs(x) < 1e-4 ? (x * (1 - 1e-12)).toExponential(8).replace(/\.?0*e-(\d)$/, "e-0$1") : String(Number(Number(x).toPrecision(9))));
+  const tie = (x, digits, low = Math.floor(x * 10 ** digits)) => x * 10 ** digits - low === 0.5 && low % 2 === 0 ? low / 10 ** digits : x;
+  const fixed = (x, digits) => Number(tie(x, digits)).toFixed(digits);  // halves to even, as printf rounds
+  const exponent = (x, digits) => x.toExponential(digits).replace(/e(.)(\d)$/, "e$10$2");
+  const general = x => (Math.abs(x) < 1e-4 ? exponent(x * (1 - 1e-12), 8).replace(/\.?0+e/, "e") : String(Number(Number(x).toPrecision(9))));
   const pad = (x, width) => String(x).padStart(width);
   const left = (x, width) => String(x).padEnd(width);
   const range = n => Array.from({ length: n }, (_, i) => i);
@@ -37,16 +36,11 @@
     nodes = [];
     multiplications = 0;
     record(op, value, ...inputs) { return this.nodes.push({ op, value, inputs }) - 1; }
+    at(n) { return this.nodes[n].value; }
     input(value) { return this.record("input", value); }
-    add(a, b) { return this.record("add", this.nodes[a].value + this.nodes[b].value, [a, 1], [b, 1]); }
-    mul(a, b) {
-      const [x, y] = [this.nodes[a].value, this.nodes[b].value];
-      return this.record("mul", x * y, [a, y], [b, x]);
-    }
-    tanh(a) {
-      const y = Math.tanh(this.nodes[a].value);
-      return this.record("tanh", y, [a, 1 - y * y]);
-    }
+    add(a, b) { return this.record("add", this.at(a) + this.at(b), [a, 1], [b, 1]); }
+    mul(a, b) { return this.record("mul", this.at(a) * this.at(b), [a, this.at(b)], [b, this.at(a)]); }
+    tanh(a, y = Math.tanh(this.at(a))) { return this.record("tanh", y, [a, 1 - y * y]); }
     backward(node, steps = Infinity) {
       const g = this.nodes.map(() => 0);
       g[node] = 1;
@@ -70,43 +64,18 @@
       }
       used.set(line, true);
     };
-    const block = (p0, p1, j0, j1) => {
-      for (let i = 0; i < n; ++i)
-        for (let p = p0; p < p1; ++p) {
-          touch(0, i, p);
-          for (let j = j0; j < j1; ++j) touch(1, p, j), touch(2, i, j);
-        }
-    };
+    const all = (p0, p1, body) => { for (let i = p0; i < Math.min(n, p1); ++i) body(i); };
+    const block = (p0, p1, j0, j1) => all(0, n, i => all(p0, p1, p => (touch(0, i, p), all(j0, j1, j => (touch(1, p, j), touch(2, i, j))))));
     if (order === "by rows") block(0, n, 0, n);
-    else if (order === "by blocks") for (let j = 0; j < n; j += 64) for (let p = 0; p < n; p += 16) block(p, Math.min(n, p + 16), j, Math.min(n, j + 64));
-    else for (let i = 0; i < n; ++i) for (let j = 0; j < n; ++j) {
-      for (let p = 0; p < n; ++p) touch(0, i, p), touch(1, p, j);
-      touch(2, i, j);
-    }
+    else if (order === "by blocks") for (let j = 0; j < n; j += 64) for (let p = 0; p < n; p += 16) block(p, p + 16, j, j + 64);
+    else all(0, n, i => all(0, n, j => (all(0, n, p => (touch(0, i, p), touch(1, p, j))), touch(2, i, j))));
     return fetched;
   }
 
   // --- 9, 10: a warp's addresses ---
-  function sectors(addresses, each = 4) {
-    return new Set(addresses.flatMap(a => range(each / 4).map(k => Math.floor((a + 4 * k) / 32)))).size;
-  }
-  function bankTurns(words) {
-    const of = range(32).map(() => new Set());
-    words.forEach(w => of[w % 32].add(w));
-    return Math.max(...of.map(s => s.size));
-  }
-  const trees = { modulo: (t, s) => (t % (2 * s) ? -1 : t + s), dense: (t, s) => (2 * s * t + s < 256 ? 2 * s * t + s : -1),
-                  halves: (t, s) => (t < s ? t + s : -1) };
-  function treeCost(tree, s) {
-    let warps = 0, turns = 0;
-    for (let first = 0; first < 256; first += 32) {
-      const words = range(32).map(t => trees[tree](first + t, s)).filter(w => w >= 0);
-      warps += words.length > 0;
-      turns = Math.max(turns, bankTurns(words));
-    }
-    return [warps, turns];
-  }
-
+  const sectors = (addresses, each = 4) => new Set(addresses.flatMap(a => range(each / 4).map(k => Math.floor((a + 4 * k) / 32)))).size;
+  const byBank = words => range(32).map(bank => new Set(words.filter(w => w % 32 === bank)));
+  const bankTurns = words => Math.max(...byBank(words).map(s => s.size));
   // --- 11: who holds which number of a tensor core's matrices ---
   const place = {
     A: (lane, e) => [(lane >> 2) + (e >> 1) % 2 * 8, lane % 4 * 2 + e % 2 + (e >> 2) * 8],
@@ -211,10 +180,8 @@
       words: ({ step, group }) => range(32).map(lane => lane * step + Math.floor(lane * step / 32) * group),
       text(v) { return [`${bankTurns(this.words(v))} turns`]; },
       picture(v) {
-        const of = range(32).map(() => new Set());
-        this.words(v).forEach(w => of[w % 32].add(w));
         const worst = bankTurns(this.words(v));
-        return svg(706, 16 * worst + 24, of.map((s, bank) => [...s].map((w, k) => box(2 + 22 * bank, 4 + 16 * k, 20, 14, s.size > 1 ? "hit" : "on")).join("") +
+        return svg(706, 16 * worst + 24, byBank(this.words(v)).map((s, bank) => [...s].map((w, k) => box(2 + 22 * bank, 4 + 16 * k, 20, 14, s.size > 1 ? "hit" : "on")).join("") +
           `<text x="${12 + 22 * bank}" y="${16 * worst + 18}">${bank}</text>`).join(""), "words by bank");
       } },
     lanes: {
@@ -246,8 +213,8 @@
       text({ peak, memory }) {
         return [`the balance of the machine: ${fixed(peak / memory, 0)} operations a byte`,
                 "op             operations      bytes   operations a byte   at most, of the peak",
-                ...Object.entries(this.ops).map(([op, [f, b]]) => `${left(op, 13)} ${pad(f.toExponential(2).replace(/e\+(\d)$/, "e+0$1"), 11)} ` +
-                  `${pad(b.toExponential(2).replace(/e\+(\d)$/, "e+0$1"), 10)} ${pad(fixed(f / b, 2), 19)} ${pad(fixed(100 * bound(f, b, +peak, +memory), 1), 20)} %`)];
+                ...Object.entries(this.ops).map(([op, [f, b]]) => `${left(op, 13)} ${pad(exponent(f, 2), 11)} ${pad(exponent(b, 2), 10)} ` +
+                  `${pad(fixed(f / b, 2), 19)} ${pad(fixed(100 * bound(f, b, +peak, +memory), 1), 20)} %`)];
       },
       picture({ peak, memory }) {
         const x = i => 40 + 120 * (Math.log10(i) + 1.5), y = share => 170 + 70 * Math.log10(share), ridge = x(peak / memory);
@@ -255,7 +222,7 @@
           const [px, py] = [x(f / b), y(bound(f, b, +peak, +memory))];
           return `<circle cx="${px}" cy="${py}" r="4" class="hit"/><text x="${px}" y="${py + 18}">${op}</text>`;
         });
-        return peak > 0 && memory > 0 ? svg(640, 210, `<path d="M${ridge} 170H620M${ridge} 170"/><path d="M${x(0.04)} ${y(0.04 * memory / peak)}L${ridge} 170H620"/>` +
+        return peak > 0 && memory > 0 ? svg(640, 210, `<path d="M${x(0.04)} ${y(0.04 * memory / peak)}L${ridge} 170H620"/>` +
           all.join("").replace(/NaN/g, 0), "ops under the roof") : "";
       } },
     flash: {
@@ -275,34 +242,29 @@
       } },
   };
 
-  if (typeof module !== "undefined") return void (module.exports = { parts, Tape, lines, rounded, spacing, sectors, bankTurns, treeCost, place, online, flash });
+  if (typeof module !== "undefined") return void (module.exports = { parts, Tape, lines, rounded, spacing, sectors, bankTurns, place, online, flash });
 
   function show(part, element) {
-    const values = {}, form = document.createElement("form"), drawn = document.createElement("div"), said = document.createElement("pre");
+    const values = Object.fromEntries(Object.entries(part.controls).map(([name, control]) => [name, control.value]));
+    const [title, form, drawn, said] = ["p", "form", "div", "pre"].map(tag => document.createElement(tag));
+    Object.assign(title, { className: "part-title", textContent: part.title });
     said.setAttribute("aria-live", "polite");
-    const update = () => {
-      drawn.innerHTML = part.picture ? part.picture(values) : "";
-      said.textContent = part.text(values).join("\n");
-    };
     for (const [name, { label, value, options, ...rest }] of Object.entries(part.controls)) {
-      const input = Object.assign(document.createElement(options ? "select" : "input"), rest), outside = document.createElement("label");
-      const shown = document.createElement("output");
+      const input = Object.assign(document.createElement(options ? "select" : "input"), rest);
+      const outside = document.createElement("label"), shown = document.createElement("output");
       options?.forEach(option => input.add(new Option(option)));
-      input.value = values[name] = value;
-      input.oninput = () => {
+      input.value = value;
+      (input.oninput = () => {
         values[name] = input.value;
         shown.textContent = rest.type ? input.value : "";
-        update();
-      };
-      shown.textContent = rest.type ? value : "";
+        drawn.innerHTML = part.picture ? part.picture(values) : "";
+        said.textContent = part.text(values).join("\n");
+      })();
       outside.append(label, input, shown);
       form.append(outside);
     }
     form.onsubmit = event => event.preventDefault();
-    const title = Object.assign(document.createElement("p"), { className: "part-title", textContent: part.title });
     element.replaceChildren(title, form, drawn, said);
-    update();
   }
-  const start = () => document.querySelectorAll(".part").forEach(element => show(parts[element.dataset.part], element));
-  document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
+  document.querySelectorAll(".part").forEach(element => show(parts[element.dataset.part], element));
 })();

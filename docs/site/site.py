@@ -32,7 +32,6 @@ import book  # noqa: E402
 
 PRIVATE = re.compile(r"_(kernels|cpu|cuda|internal|plain|hopper)[_.]|^ops/engine/.*\.cuh$")
 LANGUAGES = {"cu": "cuda", "cuh": "cuda", "py": "python", "sh": "bash", "h": "cpp", "cpp": "cpp", "inc": "cpp", "cmake": "cmake"}
-MINUTE = {"words": 200, "lines": 100}  # read in one
 
 
 def read(path):
@@ -113,7 +112,7 @@ class Site:
     # --- chapters ---
     def chapter(self, chapter, needs, others):
         prose = re.sub(r"```.*?```", "", chapter.text, flags=re.S)
-        minutes = round(len(prose.split()) / MINUTE["words"] + (chapter.text.count("\n") - prose.count("\n")) / MINUTE["lines"])
+        minutes = round(len(prose.split()) / 200 + (chapter.text.count("\n") - prose.count("\n")) / 100)  # words, lines of code
         bold = {" ".join(word.lower().split()) for word in re.findall(r"\*\*(.+?)\*\*", prose, re.S)}
         words = {key: others[key] for word in sorted(bold) for key in (word, word.removesuffix("s")) if key in others}
         links = ", ".join(f"[{n}]({book.one_chapter(int(n)).name}.md)" for n in needs)
@@ -128,11 +127,8 @@ class Site:
 
     def other_words(self):
         """{our word: what others say} of the glossary."""
-        found, page = {}, read("docs/glossary.md")
-        for row in rows_of(page.split("\n## Words\n")[1].split("\n## ")[0])[1:]:
-            for word in row[0].split(":")[0].replace("`", "").split(", "):
-                found[word.lower()] = row[1]
-        return found
+        words = read("docs/glossary.md").split("\n## Words\n")[1].split("\n## ")[0]
+        return {word.lower(): row[1] for row in rows_of(words)[1:] for word in row[0].split(":")[0].replace("`", "").split(", ")}
 
     # --- ops ---
     def pytorch(self):
@@ -258,11 +254,8 @@ class Site:
                 self.wrong.append(f"{os.path.relpath(path, self.out)} wants another host: {far[0]}")
         if shutil.which("node"):
             done = subprocess.run(["node", os.path.join(HERE, "parts_test.mjs"), os.path.join(self.out, "html")], capture_output=True, text=True)
-            print(done.stdout.strip())
-            if done.returncode:
-                self.wrong.append(done.stdout + done.stderr)
-        else:
-            print("no node: interactive parts are not compared")
+            self.wrong += [done.stdout + done.stderr] if done.returncode else []
+        print(done.stdout.strip() if shutil.which("node") else "no node: interactive parts are not compared")
 
 
 def main():
@@ -273,11 +266,9 @@ def main():
     if sys.argv[1] == "check":
         site.check()
     if site.wrong:
-        print("\n".join(site.wrong), file=sys.stderr)
-        return 1
+        sys.exit("\n".join(site.wrong))
     print(f"{site.count} pages: {os.path.join(site.out, 'html', 'index.html')}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
