@@ -17,8 +17,9 @@ A program for a GPU is compiled where there is nvcc, and runs where there is a G
 into the text by "check --record-gpu" alone, and the first, "machine", says where and when that was.
 There is no other C++ in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
 and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
-nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those that say
-here what they say everywhere (EVERYDAY). Numbers are compared to three digits.
+nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those
+that say here what they say everywhere (EVERYDAY). The usual word for ours stands in brackets, in italics, and in docs/glossary.md.
+Numbers are compared to three digits.
 """
 import argparse
 import glob
@@ -269,6 +270,9 @@ def check_terms(book):
             defined.setdefault(term, place)
             if not {term, term.rstrip("s")} & listed:
                 wrong.append(f"{place}: \"{term}\" is not in docs/glossary.md")
+        for usual in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", " ".join(re.findall(r"\([^()]*\)", text))):  # what others say
+            if " ".join(usual.lower().split()) not in listed:
+                wrong.append(f"{chapter.name}.md: \"{usual}\", in brackets, is not in docs/glossary.md")
     for term in sorted(glossary | set(defined)):
         stem = re.escape(term).replace(r"\ ", r"\s+")
         for chapter, text in prose:
