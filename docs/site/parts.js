@@ -153,12 +153,10 @@
     lines: {
       title: "Lines that a product fetches",
       controls: { n: number("n", 48, 16, 96, 16), cache: number("lines in the cache", 64, 16, 512, 16) },
-      text({ n, cache }) {
-        return ["order            lines   multiply-adds a line", ...["by columns", "by rows", "by blocks"].map(order => {
-          const found = lines(order, +n, +cache);
-          return `${left(order, 12)} ${pad(found, 9)} ${pad(fixed(n ** 3 / found, 1), 22)}`;
-        })];
-      } },
+      text: ({ n, cache }) => ["order            lines   multiply-adds a line", ...["by columns", "by rows", "by blocks"].map(order => {
+        const found = lines(order, +n, +cache);
+        return `${left(order, 12)} ${pad(found, 9)} ${pad(fixed(n ** 3 / found, 1), 22)}`;
+      })] },
     sectors: {
       title: "Sectors of a warp's read (coalescing)",
       controls: { step: number("lanes are this many numbers apart", 1, 0, 16), from: number("first number", 0, 0, 8), each: choice("bytes each", 4, 8, 16) },
@@ -187,9 +185,7 @@
     lanes: {
       title: "A lane's numbers of a 16 x 8 x 16 multiply-add",
       controls: { lane: number("lane", 0, 0, 31) },
-      text({ lane }) {
-        return [`lane ${pad(lane, 2)} of C:` + range(4).map(e => place.C(+lane, e)).map(([i, j]) => `  [${pad(i, 2)}, ${j}]`).join("")];
-      },
+      text: ({ lane }) => [`lane ${pad(lane, 2)} of C:` + range(4).map(e => place.C(+lane, e)).map(([i, j]) => `  [${pad(i, 2)}, ${j}]`).join("")],
       picture({ lane }) {
         const draw = (name, x0, columns, held) => {
           const own = new Set(range(held).map(e => String(place[name](+lane, e))));
@@ -201,10 +197,8 @@
     online: {
       title: "The online softmax of a row",
       controls: { row: { label: "row", value: "1 3 2 5 4 6" } },
-      text({ row }) {
-        return ["x   maximum   the sum is multiplied by   sum",
-                ...online(numbers(row)).map(({ x, m, shrink, s }) => `${x} ${pad(m, 9)} ${pad(fixed(shrink, 4), 26)} ${fixed(s, 4)}`)];
-      } },
+      text: ({ row }) => ["x   maximum   the sum is multiplied by   sum",
+        ...online(numbers(row)).map(({ x, m, shrink, s }) => `${x} ${pad(m, 9)} ${pad(fixed(shrink, 4), 26)} ${fixed(s, 4)}`)] },
     roofline: {
       title: "The roof of your machine",
       controls: { peak: { label: "peak, GFLOP/s", value: "67000" }, memory: { label: "memory, GB/s", value: "4800" } },
@@ -212,8 +206,7 @@
              cross_entropy: [671088640, 537133060], matmul: [137438953472, 201326592] },
       text({ peak, memory }) {
         return [`the balance of the machine: ${fixed(peak / memory, 0)} operations a byte`,
-                "op             operations      bytes   operations a byte   at most, of the peak",
-                ...Object.entries(this.ops).map(([op, [f, b]]) => `${left(op, 13)} ${pad(exponent(f, 2), 11)} ${pad(exponent(b, 2), 10)} ` +
+                "op             operations      bytes   operations a byte   at most, of the peak", ...Object.entries(this.ops).map(([op, [f, b]]) => `${left(op, 13)} ${pad(exponent(f, 2), 11)} ${pad(exponent(b, 2), 10)} ` +
                   `${pad(fixed(f / b, 2), 19)} ${pad(fixed(100 * bound(f, b, +peak, +memory), 1), 20)} %`)];
       },
       picture({ peak, memory }) {

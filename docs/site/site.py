@@ -8,6 +8,7 @@
 import collections
 import glob
 import html
+import importlib.util
 import json
 import os
 import re
@@ -18,17 +19,13 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "docs", "book")]
-try:
-    import mkdocs  # noqa: F401
-    import notation
-except ImportError as error:
-    print(f"skipped: {error} (./ct site brings it)")
-    sys.exit(77)
-if not shutil.which("doxygen"):
-    print("skipped: doxygen is not installed (apt-get install -y --no-install-recommends doxygen)")
+lacks = [name for name in ("mkdocs", "latex2mathml") if not importlib.util.find_spec(name)] + ["doxygen"] * (not shutil.which("doxygen"))
+if lacks:
+    print(f"skipped: {', '.join(lacks)} not installed (./ct site brings it)")
     sys.exit(77)
 import api  # noqa: E402
 import book  # noqa: E402
+import notation  # noqa: E402
 
 PRIVATE = re.compile(r"_(kernels|cpu|cuda|internal|plain|hopper)[_.]|^ops/engine/.*\.cuh$")
 LANGUAGES = {"cu": "cuda", "cuh": "cuda", "py": "python", "sh": "bash", "h": "cpp", "cpp": "cpp", "inc": "cpp", "cmake": "cmake"}
@@ -111,7 +108,7 @@ class Site:
 
     # --- chapters ---
     def chapter(self, chapter, needs, others):
-        prose = re.sub(r"```.*?```", "", chapter.text, flags=re.S)
+        page, prose = f"docs/book/{chapter.name}.md", re.sub(r"```.*?```", "", chapter.text, flags=re.S)
         minutes = round(len(prose.split()) / 200 + (chapter.text.count("\n") - prose.count("\n")) / 100)  # words, lines of code
         bold = {" ".join(word.lower().split()) for word in re.findall(r"\*\*(.+?)\*\*", prose, re.S)}
         words = {key: others[key] for word in sorted(bold) for key in (word, word.removesuffix("s")) if key in others}
@@ -122,7 +119,6 @@ class Site:
         facts = f"{minutes} minutes." + (f" Needs chapters: {links}." if links else "") + "\n{ .facts }\n"
         if words:
             facts += "\n??? note \"What others call it\"\n\n" + "".join(f"    - {ours}: {theirs}\n" for ours, theirs in words.items())
-        page = f"docs/book/{chapter.name}.md"
         self.write(page, self.markup(f"{title}\n\n{facts}{rest}", page))
 
     def other_words(self):
@@ -133,26 +129,29 @@ class Site:
     # --- ops ---
     def pytorch(self):
         """{our name: PyTorch's} of docs/pytorch_names.txt."""
-        names, prefix = {}, ""
+        same, other, prefix = {}, {}, ""
         for line in read("docs/pytorch_names.txt").split("\n"):
+            theirs, is_code, ours = line.partition(" = ")
             if line.startswith("## "):
                 prefix = "torch." + line.split("|")[1].strip().removeprefix("torch.")
-            elif line and line[0] != "#" and " - " not in line:
-                theirs, _, ours = line.partition(" = ")
-                for name in [theirs] if ours else theirs.split():
-                    if (key := re.match(r"\w+", ours or name)) and not (ours and prefix.endswith("Tensor.")):
-                        names.setdefault(key[0], prefix + name)
-        return names
+            elif is_code and (key := re.match(r"\w+(?=\()", ours)):
+                other.setdefault(key[0], prefix + theirs)
+            elif not line.startswith("#") and " - " not in line and not is_code:
+                same = {name: prefix + name for name in line.split()} | same
+        return other | same
 
     def places(self):
-        """{op: (file, line) of its definition and kernels} of the folders of ops."""
-        found = collections.defaultdict(dict)
+        """({op: (file, line) of its definition and kernels}, {op: its room, where its samples are}) of the folders of ops."""
+        found, rooms = collections.defaultdict(dict), {}
         for path in self.files:
-            if re.match(r"ops/(?!engine|testing).*\.(cpp|cu|inc)$", path) and not re.search(r"_(test|bench|samples|oracle)\.", path):
+            if re.match(r"ops/(?!engine|testing).*\.(cpp|cu|inc)$", path) and not re.search(r"_(test|bench|oracle)\.", path):
                 for n, line in enumerate(read(path).split("\n"), 1):
                     for name in re.findall(r'"(\w+)"', line) + re.findall(r"CT_\w+\((?:\w+, )?(\w+)[,)]", line):
-                        found[name].setdefault(path, n)
-        return found
+                        if "_samples" not in path:
+                            found[name].setdefault(path, n)
+                        elif f'{{"{name}"' in line:
+                            rooms[name] = os.path.dirname(path)
+        return found, rooms
 
     def ops(self, entries):
         """A page for each op of docs/ops.md, which the suite writes of the registry; returns {room: pages}."""
@@ -161,16 +160,19 @@ class Site:
             for entry in entries[path] if path.startswith("ops/") else []:
                 functions[entry.name].append((path, entry))
         ladders = {f: read(f) for f in self.texts if f.startswith("bench/ladders/")}
-        pytorch, places = self.pytorch(), self.places()
+        pytorch, (places, homes) = self.pytorch(), self.places()
         for op, formula, inputs, attributes, *dtypes in rows_of(read("docs/ops.md"))[1:]:
-            page, files = f"ops/op/{op}.md", places[op]
-            homes = sorted({os.path.dirname(f) for f in files}, key=lambda folder: (folder.count("/"), folder))
-            room = homes[0] if homes else "ops"
+            folders = collections.Counter(os.path.dirname(f) for f in places[op]).most_common(1)
+            page, room = f"ops/op/{op}.md", homes.get(op) or (folders[0][0] if folders else "ops")
+            files = {f: n for f, n in places[op].items() if f.startswith(room + "/")}
+            stems = {os.path.basename(room), *(re.split(r"_table|\.", os.path.basename(f))[0] for f in files)}
+            files |= {f: 1 for f in self.files if re.fullmatch(rf"{room}/({'|'.join(stems)})_(plain|cpu|cuda)\.(cpp|cu)", f) and f not in files}
             link = {f: f"[{f}:{n}]({self.to(f, page, n)})" for f, n in files.items()}
             out = [f"# {op}", f'<div class="formula">{notation.cell(formula)}</div>']
             for path, entry in functions[op][:3]:
                 out += [f"```cpp\n{entry.code}\n```", entry.text, f"[{path}]({self.to(path, page)}#{entry.name})"]
-            readme = next((f for f in (f"{room}/{op}.md", f"{room}/README.md", os.path.dirname(room) + "/README.md") if f in self.texts), "ops/README.md")
+            texts = [f for f in self.texts if f.startswith("ops/") and os.path.basename(f) == op + ".md"]
+            readme = next(f for f in [*texts, *(f"{room}/{stem}.md" for stem in stems), f"{room}/README.md", "ops/README.md"] if f in self.texts)
             heading = re.search(r"^#+ (.*[Gg]radient.*)$", read(readme), re.M)
             place = "#" + re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-") if heading else ""
             out += ["## Gradient", f"Derived in [{readme}]({self.to(readme, page)}{place})."]
@@ -238,9 +240,8 @@ class Site:
                             *among("core|autograd|nn|examples|C|S")]}]
 
     def build(self):
-        config = os.path.join(self.out, "mkdocs.yml")
-        settings = {"INHERIT": os.path.join(HERE, "mkdocs.yml"), "docs_dir": self.pages, "site_dir": os.path.join(self.out, "html"),
-                    "nav": self.generate()}
+        config, site = os.path.join(self.out, "mkdocs.yml"), os.path.join(self.out, "html")
+        settings = {"INHERIT": os.path.join(HERE, "mkdocs.yml"), "docs_dir": self.pages, "site_dir": site, "nav": self.generate()}
         book.write(config, json.dumps(settings, indent=1))  # JSON is YAML
         environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "COTANGENT_PYTHON_PAGES": os.path.join(self.out, "python")}
         done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "-f", config], env=environment, capture_output=True, text=True)
