@@ -75,9 +75,7 @@ def headers(root, files, work):
 def page(path, entries, about, source):
     """Markdown of a header's page; `source` makes the link to a line."""
     out = [f"# {path}", f"```cpp\n#include <cotangent/{path}>\n```", about]
-    for entry in entries:
-        if entry.kind == "define" and not entry.text:
-            continue
+    for entry in (entry for entry in entries if entry.kind != "define" or entry.text):
         out += [f"## {entry.name}", f"```cpp\n{entry.code}\n```", f"[{path}:{entry.line}]({source(path, entry.line)}){{ .line }}", entry.text]
         for member in entry.members:
             if member.text:

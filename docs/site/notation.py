@@ -15,10 +15,6 @@ CLOSE = {"(": ")", "[": "]", "{": "}"}
 unclear = []  # parts of formulas that are none
 
 
-class Unclear(Exception):
-    """Text that is no formula."""
-
-
 def op(text):
     return f'<mo stretchy="false">{SYMBOLS.get(text, text)}</mo>'
 
@@ -31,7 +27,7 @@ class Formula:
     def __init__(self, text):
         self.parts, self.at = TOKEN.findall(text), 0
         if "".join(self.parts) != text:
-            raise Unclear(text)
+            raise ValueError(text)
 
     def peek(self, ahead=0):
         return self.parts[self.at + ahead] if 0 <= self.at + ahead < len(self.parts) else ""
@@ -46,7 +42,7 @@ class Formula:
         while self.peek() != end:
             token = self.peek()
             if not token or token in ")]}":
-                raise Unclear("brackets")
+                raise ValueError("brackets")
             if token.isspace():
                 if out and re.match(r"[\w)\]}'][\w(\[]", self.peek(-1)[-1:] + self.peek(1)[:1]):  # a product, side by side
                     out.append('<mspace width="0.25em"/>')
@@ -107,7 +103,7 @@ class Formula:
         if token.isalpha() and token not in NAMES and len(token) < 4:
             return "".join(f"<mi>{c}</mi>" for c in token)
         if not token.isalnum():
-            raise Unclear("script")
+            raise ValueError("script")
         return f"<mn>{token}</mn>" if token.isdigit() else self.name(token)
 
     def name(self, token):
@@ -139,7 +135,7 @@ def inline(code):
             r"^d?[A-Za-z]$|[_^=/|'(<]| [-+*.] |[a-z] [a-z]|\d ", code):
         try:
             return f'<span class="m">{mathml(code)}</span>'
-        except Unclear:
+        except ValueError:
             pass
     return f"`{code}`"
 
@@ -156,7 +152,7 @@ def cell(text):
     try:
         if formula or len(words(text)) <= 2:
             return mathml(text)
-    except Unclear:
+    except ValueError:
         if formula:
             unclear.append(text)
     return prose(html.escape(text, quote=False))

@@ -53,13 +53,14 @@ class Site:
         self.commit = git("rev-parse", "--short", "HEAD")
         self.texts = [f for f in self.files if f.endswith(".md") and not f.startswith(("tests/", ".", "docs/site/"))]
         self.headers = [f for f in self.files if re.match(r"(core|autograd|ops|nn)/.*\.(h|cuh)$", f) and not PRIVATE.search(f)]
-        self.sources, self.count, self.wrong = set(), 0, []
+        self.sources, self.wrong = set(), []
 
     def write(self, name, text):
         path = os.path.join(self.pages, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        book.write(path, text)
-        self.count += 1
+        # Search shows what explains before what declares.
+        boost = 4 if name.startswith(("docs/book/", "docs/glossary", "bench/")) else 0.5 if name.endswith("h.md") else 1
+        book.write(path, text if text.startswith("---") else f"---\nsearch:\n  boost: {boost}\n---\n{text}")
 
     def copy(self, path, name):
         os.makedirs(os.path.dirname(os.path.join(self.pages, name)), exist_ok=True)
@@ -201,7 +202,10 @@ class Site:
             self.chapter(chapter, needs[str(int(chapter.number))], others)
         for text in self.texts:
             if not re.match(r"docs/book/\d\d", text):
-                self.write("about.md" if text == "README.md" else text, self.markup(read(text), text))
+                marked = self.markup(read(text), text)
+                if text == "docs/ops.md":
+                    marked = re.sub(r"^\| (\w+) \| (?=[<`])", r"| [\1](../ops/op/\1.md) | ", marked, flags=re.M)
+                self.write("about.md" if text == "README.md" else text, marked)
         rooms, folders = self.ops(entries), collections.defaultdict(list)
         for path in self.headers:
             about = re.search(r"#pragma once\n(?:\s*#include.*\n|\s*\n)*((?://(?!/).*\n)+)", read(path))
@@ -268,7 +272,7 @@ def main():
         site.check()
     if site.wrong:
         sys.exit("\n".join(site.wrong))
-    print(f"{site.count} pages: {os.path.join(site.out, 'html', 'index.html')}")
+    print(os.path.join(site.out, "html", "index.html"))
 
 
 if __name__ == "__main__":
