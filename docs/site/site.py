@@ -108,11 +108,12 @@ class Site:
         return notation.translate("".join(parts))
 
     # --- chapters ---
-    def chapter(self, chapter, needs, others):
+    def chapter(self, chapter, needs, others, usual):
         page, prose = f"docs/book/{chapter.name}.md", re.sub(r"```.*?```", "", chapter.text, flags=re.S)
         minutes = round(len(prose.split()) / 200 + (chapter.text.count("\n") - prose.count("\n")) / 100)  # words, lines of code
         bold = {" ".join(word.lower().split()) for word in re.findall(r"\*\*(.+?)\*\*", prose, re.S)}
         words = {key: others[key] for word in sorted(bold) for key in (word, word.removesuffix("s")) if key in others}
+        words |= {ours: theirs for theirs, ours, where in usual if re.match(r"\[?(\d+)", where)[1] == str(int(chapter.number))}
         links = ", ".join(f"[{n}]({book.one_chapter(int(n)).name}.md)" for n in needs)
         if any(int(n) >= int(chapter.number) for n in needs):
             self.wrong.append(f"{chapter.name} needs a later chapter (docs/book/README.md)")
@@ -123,9 +124,9 @@ class Site:
         self.write(page, self.markup(f"{title}\n\n{facts}{rest}", page))
 
     def other_words(self):
-        """{our word: what others say} of the glossary."""
-        words = read("docs/glossary.md").split("\n## Words\n")[1].split("\n## ")[0]
-        return {word.lower(): row[1] for row in rows_of(words)[1:] for word in row[0].split(":")[0].replace("`", "").split(", ")}
+        """({our word: what others say}, rows of others' words with ours and the chapter) of the glossary."""
+        parts = {part.partition("\n")[0]: rows_of(part)[1:] for part in read("docs/glossary.md").split("\n## ")}
+        return {word.lower(): row[1] for row in parts["Words"] for word in row[0].split(":")[0].replace("`", "").split(", ")}, parts["Others' words"]
 
     # --- ops ---
     def pytorch(self):
@@ -199,7 +200,7 @@ class Site:
         chapters, others = book.chapters(), self.other_words()
         needs = {row[0]: re.findall(r"\d+", row[3]) for row in rows_of(read("docs/book/README.md"))}
         for chapter in chapters:
-            self.chapter(chapter, needs[str(int(chapter.number))], others)
+            self.chapter(chapter, needs[str(int(chapter.number))], *others)
         for text in self.texts:
             if not re.match(r"docs/book/\d\d", text):
                 marked = self.markup(read(text), text)
