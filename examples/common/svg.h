@@ -43,8 +43,8 @@ struct Point {
   double x, y;
 };
 
-/// Place of a legend of `lines` lines and `width`: the corner of the box between `low` and `high` that the fewest pieces of curves cross.
-/// The first line ends there, or begins, at a left corner.
+/// Place of a legend of `lines` lines and `width`: the corner of the box between `low` and `high` that the fewest
+/// pieces of curves cross. Its first line ends there or, at a left corner, begins.
 inline Point legend_place(const std::vector<std::vector<Point>>& curves, Point low, Point high, double width,
                           std::size_t lines) {
   const double height = 16 * static_cast<double>(lines);
