@@ -32,6 +32,10 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
     "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.book python3 "${PROJECT_SOURCE_DIR}/docs/book/book.py" check --build "${PROJECT_BINARY_DIR}"
     --compiler "${CMAKE_CXX_COMPILER}")
+  if(COTANGENT_PYTHON)  # whose environment ./ct fills
+    cotangent_script_test(check.site "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/docs/site/site.py" check
+      "${PROJECT_BINARY_DIR}/site")
+  endif()
   if(CMAKE_EXPORT_COMPILE_COMMANDS)
     cotangent_script_test(check.clangd "${_checks}/clangd.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
   endif()

@@ -4,7 +4,6 @@
   book.py run N         a chapter's program, and on a GPU its second one; its figures go to BUILD/book/figures
   book.py exercise N    whether your answer to a chapter's exercise is right (docs/book/exercises)
   book.py check         everything below; --write brings excerpts, outputs and figures up to date instead
-  book.py html          BUILD/book/book.html, by pandoc
       --build DIR --compiler C++: where the library was built, and by what
 
 What stands in a chapter's text before a block:
@@ -18,8 +17,9 @@ A program for a GPU is compiled where there is nvcc, and runs where there is a G
 into the text by "check --record-gpu" alone, and the first, "machine", says where and when that was.
 There is no other C++ or Python in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
 and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
-nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those that say
-here what they say everywhere (EVERYDAY). Numbers are compared to three digits.
+nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those
+that say here what they say everywhere (EVERYDAY). The usual word for ours stands in brackets, in italics, and in docs/glossary.md.
+Numbers are compared to three digits.
 """
 import argparse
 import glob
@@ -99,14 +99,14 @@ def end_of_python(lines, first):
     return end
 
 
-def excerpt(file, first, last):
+def region(file, first, last):
+    """The lines of a file, and the first and the one after the last of those that a mark names."""
     path = os.path.join(ROOT, file)
     if not os.path.exists(path):
         raise Wrong(f"{file} does not exist")
-    text = read(path)
+    lines = read(path).rstrip("\n").split("\n")
     if not first:
-        return text.rstrip("\n")
-    lines = text.split("\n")
+        return lines, 0, len(lines)
 
     def line_of(words):
         found = [n for n, line in enumerate(lines) if words in line]
@@ -119,7 +119,19 @@ def excerpt(file, first, last):
     end = end_of_python(lines, at) if file.endswith(".py") else end_of(lines, at, f"{file}: {last or first}")
     while start > 0 and lines[start - 1].lstrip().startswith("//"):
         start -= 1
-    chosen = lines[start:end + 1]
+    return lines, start, end + 1
+
+
+def region_of(mark):
+    """(file, lines, first, end) of what stands in an include mark."""
+    file, _, places = mark.partition(": ")
+    first, _, last = places.partition(" .. ")
+    return (file, *region(file, first, last))
+
+
+def excerpt(mark):
+    _, lines, start, end = region_of(mark)
+    chosen = lines[start:end]
     indent = min(len(line) - len(line.lstrip()) for line in chosen if line.strip())
     return "\n".join(line[indent:] for line in chosen)
 
@@ -159,10 +171,8 @@ def new_text(chapter, printed, gpu_printed, options):
         if not mark:
             return match[0]
         if mark[1] == "include":
-            file, _, places = mark[2].partition(": ")
-            first, _, last = places.partition(" .. ")
-            code = "python" if file.endswith(".py") else "cpp"
-            return f"{match['marks']}```{code}\n{excerpt(file, first, last)}\n```"
+            code = "python" if mark[2].partition(": ")[0].endswith(".py") else "cpp"
+            return f"{match['marks']}```{code}\n{excerpt(mark[2])}\n```"
         if mark[1] == "recorded-gpu":
             shown_gpu.append(mark[2])
             return f"{match['marks']}```text\n{gpu_printed.get(mark[2], '')}\n```" if gpu_printed else match[0]
@@ -274,6 +284,9 @@ def check_terms(book):
             defined.setdefault(term, place)
             if not {term, term.rstrip("s")} & listed:
                 wrong.append(f"{place}: \"{term}\" is not in docs/glossary.md")
+        for usual in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", " ".join(re.findall(r"\([^()]*\)", text))):  # what others say
+            if " ".join(usual.lower().split()) not in listed:
+                wrong.append(f"{chapter.name}.md: \"{usual}\", in brackets, is not in docs/glossary.md")
     for term in sorted(glossary | set(defined)):
         stem = re.escape(term).replace(r"\ ", r"\s+")
         for chapter, text in prose:
@@ -328,35 +341,9 @@ def check(builder, options):
         print(f"{len(on_gpu)} GPU programs", "ran" if gpu_program else f"not run: {builder.why_no_gpu()}")
 
 
-# --- HTML ---------------------------------------------------------------------------------------------------
-def html(work):
-    if not shutil.which("pandoc"):
-        print("skipped: pandoc is not installed (apt-get install -y --no-install-recommends pandoc)")
-        return 77
-    os.makedirs(work, exist_ok=True)
-
-    def target_of(link):
-        """Chapters are on the same page; what else is in the tree is reached from where the page lies."""
-        if chapter := re.fullmatch(r"(\d\d)-[\w-]+\.md", link[1]):
-            return f"](#chapter-{chapter[1]})"
-        return f"]({os.path.relpath(os.path.join(BOOK, link[1]), work)})"
-
-    text = [read(os.path.join(BOOK, "README.md"))]
-    text += [re.sub(r"^(# .*)$", rf"\1 {{#chapter-{c.number}}}", c.text, count=1, flags=re.M) for c in chapters()]
-    parts = re.split(r"(^```.*?^```$)", "\n\n".join(text), flags=re.M | re.S)  # every second one is code
-    parts[::2] = [re.sub(r"\]\((?!#|\w+:|figures/)([^)]+)\)", target_of, part) for part in parts[::2]]
-    source, page = os.path.join(work, "book.md"), os.path.join(work, "book.html")
-    write(source, "".join(parts))
-    subprocess.run(["pandoc", "--from", "markdown-auto_identifiers-yaml_metadata_block-superscript-subscript",
-                    "--to", "html5", "--standalone", "--self-contained", "--mathml", "--toc", "--toc-depth", "1",
-                    "--metadata", "title=A book that runs", "--resource-path", BOOK, source, "-o", page], check=True)
-    print(page)
-    return 0
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "exercise", "check", "html"])
+    parser.add_argument("command", choices=["run", "exercise", "check"])
     parser.add_argument("chapter", nargs="?", type=int, help="its number")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "programs"))
     parser.add_argument("--compiler", default="c++")
@@ -367,8 +354,6 @@ def main():
     options = parser.parse_args()
     options.write = options.write or options.record or options.record_gpu
     try:
-        if options.command == "html":
-            return html(os.path.join(os.path.abspath(options.build), "book"))
         builder = Builder(os.path.abspath(options.build), options.compiler)
         if options.command == "check":
             return check(builder, options)

@@ -39,6 +39,33 @@ inline double nice_step(double range) {
   return 10 * power;
 }
 
+struct Point {
+  double x, y;
+};
+
+/// Place of a legend of `lines` lines and `width`: the corner of the box between `low` and `high` that the fewest
+/// pieces of curves cross. Its first line ends there or, at a left corner, begins.
+inline Point legend_place(const std::vector<std::vector<Point>>& curves, Point low, Point high, double width,
+                          std::size_t lines) {
+  const double height = 16 * static_cast<double>(lines);
+  Point best{high.x - 12, low.y + 18};
+  long least = -1;
+  for (const double y : {low.y + 18, high.y - height + 6})
+    for (const double x : {high.x - 12, low.x + 12}) {
+      const double from = x > (low.x + high.x) / 2 ? x - width : x;
+      long met = 0;
+      for (const std::vector<Point>& curve : curves)
+        for (std::size_t i = 1; i < curve.size(); ++i)
+          for (int k = 0; k <= 32; ++k) {
+            const double px = curve[i - 1].x + (curve[i].x - curve[i - 1].x) * k / 32;
+            const double py = curve[i - 1].y + (curve[i].y - curve[i - 1].y) * k / 32;
+            met += px > from - 4 && px < from + width + 4 && py > y - 14 && py < y - 12 + height;
+          }
+      if (least < 0 || met < least) least = met, best = {x, y};
+    }
+  return best;
+}
+
 /// A line chart with axes, grid and legend.
 inline std::string chart(const std::string& title, const std::string& x_label, const std::string& y_label,
                          const std::vector<Curve>& curves) {
@@ -74,14 +101,22 @@ inline std::string chart(const std::string& title, const std::string& x_label, c
       << "' fill='none' stroke='#888'/>\n<text x='355' y='384' text-anchor='middle'>" << escaped(x_label)
       << "</text>\n<text transform='translate(18 190) rotate(-90)' text-anchor='middle'>" << escaped(y_label)
       << "</text>\n";
-  double legend = top + 18;
+  std::vector<std::vector<Point>> lines;
+  std::size_t longest = 0;
   for (const Curve& c : curves) {
-    out << "<polyline fill='none' stroke='" << c.color << "' stroke-width='1.6' points='";
+    std::vector<Point>& line = lines.emplace_back();
     for (std::size_t i = 0; i < c.x.size(); ++i)
-      if (std::isfinite(c.y[i])) out << px(c.x[i]) << ',' << py(c.y[i]) << ' ';
-    out << "'/>\n<text x='" << right - 12 << "' y='" << legend << "' text-anchor='end' fill='" << c.color
-        << "'>" << escaped(c.name) << "</text>\n";
-    legend += 16;
+      if (std::isfinite(c.y[i])) line.push_back({px(c.x[i]), py(c.y[i])});
+    longest = std::max(longest, c.name.size());
+  }
+  Point legend =
+      legend_place(lines, {left, top}, {right, bottom}, 6.5 * static_cast<double>(longest), curves.size());
+  for (std::size_t c = 0; c < curves.size(); ++c, legend.y += 16) {
+    out << "<polyline fill='none' stroke='" << curves[c].color << "' stroke-width='1.6' points='";
+    for (const Point& p : lines[c]) out << p.x << ',' << p.y << ' ';
+    out << "'/>\n<text x='" << legend.x << "' y='" << legend.y << "' text-anchor='"
+        << (legend.x > 355 ? "end" : "start") << "' fill='" << curves[c].color << "'>"
+        << escaped(curves[c].name) << "</text>\n";
   }
   out << "</svg>\n";
   return out.str();

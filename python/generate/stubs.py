@@ -183,9 +183,7 @@ def main():
     write_core(["-q", "-m", "cotangent._core", "-r", "-P", "-O", str(folder)])
     core, here = folder / "_core", pathlib.Path(__file__).parent
     own, shown = collections.defaultdict(str), (here / "members.pyi").read_text()
-    for entry in published["functions"]:
-        if entry["function"]:
-            own["_functions"] += function(entry)
+    own["_functions"] = "".join(function(entry) for entry in published["functions"] if entry["function"])
     for key, part in (("plain", None), ("layers", "_nn"), ("optimizers", "_optim")):
         for entry in published[key]:
             own[part or entry["part"]] += members(entry) if "methods" in entry else function(entry)
@@ -213,4 +211,5 @@ def main():
         ast.parse(path.read_text(), str(path))
 
 
-main()
+if __name__ == "__main__":
+    main()
