@@ -1,7 +1,9 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
 #include <cotangent/ops/engine/gemm/replace.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/linear/linear_internal.h>
+#include <cotangent/ops/engine/map/map_cuda.cuh>
 
 namespace ct {
 
@@ -10,6 +12,8 @@ using product::Product;
 using product::Stack;
 
 namespace {
+
+struct Formulas : elementwise::Table<void, elementwise::Row<Rectified>, elementwise::Row<Passed>> {};
 
 // Writes the bias into every row of y, so that the product can be added to it.
 template <class T>
@@ -27,33 +31,93 @@ void write_bias(const Tensor& bias, const Tensor& y) {
   });
 }
 
-void linear_forward_cuda(const Forward& f) {
+// Data of a tensor in f32, or null.
+float* f32_or_null(const Tensor& t) { return t.defined() ? static_cast<float*>(t.raw_data()) : nullptr; }
+
+// True if nothing is left to do behind the product: a bias, or max(y, 0).
+// y = x w^T + b, or max(x w^T + b, 0).
+template <bool kRelu>
+void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Missing missing = linear_rows(f.in(0).dim());
   Tensor x_holder, plain_x, plain_w;
   Stack x(f.in(0), missing), w = Stack(f.in(1), Missing::none).t(), y(f.out(), missing);
   product::fold_rows(x, x_holder);
   y.fold();
+  const Tensor& bias = f.in(2);
+  const gpu::LayerProduct layer{
+      .product = product::product_of(x, w, y, false), .bias = f32_or_null(bias), .relu = kRelu};
+  if (gpu::gemm_layer(f.op.name, {&layer, 1})) return;
   product::make_plain(x, plain_x);
   product::make_plain(w, plain_w);
   Product p = product::product_of(x, w, y, false);
   if (f.has(2)) {
-    const Tensor& bias = f.in(2);
     if (product::replacement(DeviceType::cuda) == nullptr &&
-        gpu::gemm("linear", p, gpu::Epilogue::bias, bias.raw_data()))
+        gpu::gemm(f.op.name, p, kRelu ? gpu::Epilogue::relu_bias : gpu::Epilogue::bias, bias.raw_data()))
       return;
     // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address, a replacement).
     write_bias(bias, f.out());
     p.accumulate = true;
   }
-  if (!product::replaced(p, DeviceType::cuda)) gpu::gemm("linear", p);
+  if (!product::replaced(p, DeviceType::cuda)) gpu::gemm(f.op.name, p);
+  if constexpr (kRelu) {
+    const Tensor* const in_place[] = {&f.out()};
+    elementwise::run_cuda(f.op.name, elementwise::gradient_kernels<Rectified, Formulas>(), f.out(), in_place,
+                          {});
+  }
+}
+
+// The gradients of weight and bias, db as the sums of rows of g^T, and, with `dx`, that of x in one launch. `gate` is y of a
+// linear_relu, or undefined. False where that can't be, or is not the fastest.
+bool layer_backward(const Backward& b, bool dx, const Tensor& gate) {
+  if (b.grad().dtype() != DType::f32 || b.grad().numel() == 0 || (b.needs(2) && !b.needs(1))) return false;
+  const Missing missing = linear_rows(b.in_meta(0).shape.size());
+  const Tensor g_holder = contiguous(b.grad());
+  Tensor x_holder;
+  Stack g(g_holder, missing);
+  g.fold();
+  gpu::LayerProduct products[2];
+  std::size_t count = 0;
+  if (dx && b.needs(0)) {
+    Stack to(b.grad_in(0), missing);
+    to.fold();
+    products[count++] = {
+        .product = product::product_of(g, Stack(b.in(1), Missing::none), to, b.accumulate(0)),
+        .gate = f32_or_null(gate)};
+  }
+  if (b.needs(1)) {
+    Stack x(b.in(0), missing);
+    product::fold_rows(x, x_holder);
+    products[count++] = {
+        .product = product::product_of(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1)),
+        .gate = f32_or_null(gate),
+        .row_sums = b.needs(2) ? f32_or_null(b.grad_in(2)) : nullptr,
+        .add_row_sums = b.accumulate(2)};
+  }
+  return gpu::gemm_layer(b.op.name, {products, count});
 }
 
 // cuBLASLt would return the bias's gradient along with the weight's, but reads g a second time for it, and
 // slower than sum_to does.
-void linear_backward_cuda(const Backward& b) { linear_backward(b, product::cuda_backend); }
+void backward_apart(const Backward& b) {
+  Backward rest = b;
+  const std::uint8_t flags[] = {b.flags[0], 0, 0};
+  if (b.needs(1) && layer_backward(b, false, {})) rest.flags = flags;
+  linear_backward(rest, product::cuda_backend);
+}
+void linear_backward_cuda(const Backward& b) {
+  if (!layer_backward(b, true, {})) backward_apart(b);
+}
+void linear_relu_backward_cuda(const Backward& b) {
+  if (layer_backward(b, true, b.out())) return;
+  const auto pass = [&](Tensor& out, std::span<const Tensor* const> inputs) {
+    elementwise::run_cuda(b.op.name, elementwise::gradient_kernels<Passed, Formulas>(), out, inputs, {});
+  };
+  through_relu(b, pass, backward_apart);
+}
 
 }  // namespace
 }  // namespace ct
 
-CT_KERNELS(cuda, linear, {"linear", linear_forward_cuda, linear_backward_cuda})
+CT_KERNELS(cuda, linear, {"linear", forward_cuda<false>, linear_backward_cuda},
+           {"linear_relu", forward_cuda<true>, linear_relu_backward_cuda})
