@@ -161,7 +161,6 @@ TEST_CASE("on a GPU they are one op, unless somebody looks in between", "[nn][ho
     REQUIRE(apart.size() == fused.size());
     for (std::size_t i = 0; i < apart.size(); ++i) CHECK(fused[i] == Approx(apart[i]).margin(1e-6));
   }
-  CHECK(calls_of(net, x) == "linear_relu relu linear_relu linear");
 }
 
 TEST_CASE("hooks of layers run in whatever calls them", "[nn][hooks]") {

@@ -23,6 +23,32 @@ __global__ void __launch_bounds__(256) bias_kernel(const T* bias, T* y, long lon
     y[e] = bias[e % n];
 }
 
+// The cotangent of x w^T + b from that of y = max(x w^T + b, 0), and its sums over the rows: a block has kCols columns.
+constexpr int kCols = 16, kRowLanes = 64;
+__global__ void __launch_bounds__(kCols* kRowLanes)
+    gated_sums_kernel(const float* g, const float* y, float* out, int rows, int cols, float* sums, bool add) {
+  __shared__ float partial[kRowLanes][kCols];
+  const int col = static_cast<int>(blockIdx.x) * kCols + static_cast<int>(threadIdx.x);
+  const int lane = static_cast<int>(threadIdx.y);
+  float sum = 0;
+  if (col < cols) {
+#pragma unroll 8
+    for (int row = lane; row < rows; row += kRowLanes) {
+      const long long at = static_cast<long long>(row) * cols + col;
+      const float passed = y[at] <= 0 ? 0.f : g[at];
+      out[at] = passed;
+      sum += passed;
+    }
+  }
+  partial[lane][threadIdx.x] = sum;
+  __syncthreads();
+  if (lane != 0 || col >= cols) return;
+  sum = 0;
+#pragma unroll
+  for (int i = 0; i < kRowLanes; ++i) sum += partial[i][threadIdx.x];
+  sums[col] = add ? sums[col] + sum : sum;
+}
+
 void write_bias(const Tensor& bias, const Tensor& y) {
   visit_floating("linear", y.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch("linear", bias_kernel<T>, gpu::grid_stride_blocks(y.numel(), 256), 256, 0,
@@ -30,6 +56,9 @@ void write_bias(const Tensor& bias, const Tensor& y) {
                 y.numel());
   });
 }
+
+// Rows, and columns, up to which one kernel for the gate and the sums is quicker than one for each.
+constexpr std::int64_t kMostSummedRows = 8192;
 
 // Data of a tensor in f32, or null.
 float* f32_or_null(const Tensor& t) { return t.defined() ? static_cast<float*>(t.raw_data()) : nullptr; }
@@ -51,16 +80,18 @@ void forward_cuda(const Forward& f) {
   product::make_plain(x, plain_x);
   product::make_plain(w, plain_w);
   Product p = product::product_of(x, w, y, false);
-  if (f.has(2)) {
-    if (product::replacement(DeviceType::cuda) == nullptr &&
-        gpu::gemm(f.op.name, p, kRelu ? gpu::Epilogue::relu_bias : gpu::Epilogue::bias, bias.raw_data()))
-      return;
+  // With max(y, 0) as an epilogue, too, some kernels of 16 bits make 0 of a NaN.
+  const bool relu = kRelu && p.dtype == DType::f32;
+  const bool done =
+      f.has(2) && product::replacement(DeviceType::cuda) == nullptr &&
+      gpu::gemm(f.op.name, p, relu ? gpu::Epilogue::relu_bias : gpu::Epilogue::bias, bias.raw_data());
+  if (!done) {
     // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address, a replacement).
-    write_bias(bias, f.out());
-    p.accumulate = true;
+    if (f.has(2)) write_bias(bias, f.out());
+    p.accumulate = f.has(2);
+    if (!product::replaced(p, DeviceType::cuda)) gpu::gemm(f.op.name, p);
   }
-  if (!product::replaced(p, DeviceType::cuda)) gpu::gemm(f.op.name, p);
-  if constexpr (kRelu) {
+  if (kRelu && !(done && relu)) {
     const Tensor* const in_place[] = {&f.out()};
     elementwise::run_cuda(f.op.name, elementwise::gradient_kernels<Rectified, Formulas>(), f.out(), in_place,
                           {});
@@ -110,10 +141,23 @@ void linear_backward_cuda(const Backward& b) {
 }
 void linear_relu_backward_cuda(const Backward& b) {
   if (layer_backward(b, true, b.out())) return;
+  const std::int64_t cols = b.grad().shape().back(), rows = cols > 0 ? b.grad().numel() / cols : 0;
+  const bool sums = b.needs(2) && b.grad().dtype() == DType::f32 && b.grad().is_contiguous() && rows > 0 &&
+                    rows <= kMostSummedRows && cols <= kMostSummedRows;
+  const std::uint8_t flags[] = {b.flags[0], b.flags[1], sums ? std::uint8_t{0} : b.flags[2]};
   const auto pass = [&](Tensor& out, std::span<const Tensor* const> inputs) {
-    elementwise::run_cuda(b.op.name, elementwise::gradient_kernels<Passed, Formulas>(), out, inputs, {});
+    if (!sums)
+      return elementwise::run_cuda(b.op.name, elementwise::gradient_kernels<Passed, Formulas>(), out, inputs,
+                                   {});
+    gpu::launch(b.op.name, gated_sums_kernel, gpu::blocks_for(b.op.name, cols, kCols), dim3(kCols, kRowLanes),
+                0, f32_or_null(*inputs[0]), f32_or_null(*inputs[1]), f32_or_null(out), static_cast<int>(rows),
+                static_cast<int>(cols), f32_or_null(b.grad_in(2)), b.accumulate(2));
   };
-  through_relu(b, pass, backward_apart);
+  through_relu(b, pass, [&](const Backward& through) {
+    Backward rest = through;
+    rest.flags = flags;
+    backward_apart(rest);
+  });
 }
 
 }  // namespace
