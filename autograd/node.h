@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -192,7 +193,10 @@ class CT_API OpNode final : public Node, public Pooled {
     return mask_bit(op_.wide_grads, i) && is_low_precision(input_metas_[i].dtype);
   }
   const Edge* narrowed() const override;
-  bool takes_undefined_grads() const override { return op_.undefined_grads; }
+  // Where one output has a gradient it is why the node is visited; others need none.
+  bool takes_undefined_grads() const override {
+    return op_.undefined_grads || std::has_single_bit(op_.differentiable_outputs);
+  }
   void backward(NodeCall& call) override;
   void release_saved() override;
   std::vector<KeptTensor> kept() const override;

@@ -1,8 +1,12 @@
 #include <cotangent/nn/container.h>
 
 #include <algorithm>
+#include <typeinfo>
 
+#include <cotangent/nn/activation.h>
+#include <cotangent/nn/linear.h>
 #include <cotangent/nn/module_internal.h>
+#include <cotangent/ops/linear/linear_relu_internal.h>
 
 namespace ct::nn {
 
@@ -85,8 +89,25 @@ std::vector<AnyModule>& Sequential::items() const {
 std::size_t Sequential::size() const { return items().size(); }
 
 Tensor Sequential::forward(const Tensor& x) const {
+  const std::vector<AnyModule>& layers = items();
+  // The layer at place i, if it is a T, not of a class of it, that nobody watches.
+  const auto plain = [&]<class T>(std::type_identity<T>, std::size_t i) -> const T* {
+    if (i >= layers.size() || layers[i].held().type() != typeid(T)) return nullptr;
+    const Module& module = layers[i].held().as_module();
+    return detail::hooks_of(module) ? nullptr : static_cast<const T*>(&module);
+  };
   Tensor y = x;
-  for (const AnyModule& layer : items()) y = layer(y);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    // On a GPU the two are one kernel, and their gradients are; on the CPU nothing would be gained.
+    const bool gpu = y.defined() && y.device().is_cuda();
+    const Linear* const linear = gpu ? plain(std::type_identity<Linear>(), i) : nullptr;
+    if (linear && plain(std::type_identity<ReLU>(), i + 1)) {
+      y = ct::detail::linear_relu(y, linear->weight(), linear->bias());
+      ++i;
+    } else {
+      y = layers[i](y);
+    }
+  }
   return y;
 }
 

@@ -61,6 +61,7 @@ class CT_API AnyModule {
   void add_to(Module& parent, std::string name);
 
  private:
+  friend class Sequential;
   struct Base {
     virtual ~Base() = default;
     virtual Tensor forward(const Tensor& x) const = 0;

@@ -3,6 +3,8 @@
 #include <tuple>
 #include <vector>
 
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/op/op_observer.h>
 #include <cotangent/nn/activation.h>
 #include <cotangent/nn/attention.h>
 #include <cotangent/nn/container.h>
@@ -33,6 +35,29 @@ struct Plain : nn::Module {
   nn::Linear fc = add("fc", nn::Linear(2, 2, {.bias = false}));
   Tensor forward(const Tensor& x) const { return fc(x); }
 };
+
+// A Linear that is none.
+struct Negated : nn::Linear {
+  Negated() : nn::Linear(3, 2) {}
+  Tensor forward(const Tensor& x) const { return -nn::Linear::forward(x); }
+  Tensor operator()(const Tensor& x) const { return nn::call(*this, x); }
+};
+// Names of the forward calls, one after the other.
+struct Names final : Tracer {
+  std::string list;
+  bool begin(const KernelCall& call) override {
+    if (call.forward) list.append(list.empty() ? "" : " ").append(call.op.name);
+    return false;
+  }
+  void end(const KernelCall&) override {}
+};
+
+std::string calls_of(const nn::Sequential& net, const Tensor& x) {
+  Names names;
+  const TracerScope scope(names);
+  net(x);
+  return names.list;
+}
 
 double first(const Tensor& x) { return x.flatten().select(0, 0).item(); }
 
@@ -97,6 +122,45 @@ TEST_CASE("a hook may remove itself, and outlives its module", "[nn][hooks]") {
   }
   CHECK(calls == 2);
   handle.remove();
+}
+
+TEST_CASE("Sequential runs a Linear and a ReLU one by one on the CPU", "[nn][hooks]") {
+  CHECK(calls_of(nn::Sequential(nn::Linear(3, 2), nn::ReLU()), ones({4, 3})) == "linear relu");
+}
+
+TEST_CASE("on a GPU they are one op, unless somebody looks in between", "[nn][hooks][cuda]") {
+  const Device gpu = cuda(0);
+  const Tensor x = randn({4, 3}).to(gpu);
+  const nn::Linear linear(3, 2, {.device = gpu});
+  const nn::ReLU relu_layer;
+  const nn::Sequential net(linear, relu_layer, nn::ReLU(), nn::Linear(2, 2, {.bias = false, .device = gpu}),
+                           nn::ReLU(), nn::Linear(2, 1, {.device = gpu}));
+  CHECK(calls_of(net, x) == "linear_relu relu linear_relu linear");
+  Negated negated;
+  negated.to(gpu);
+  CHECK(calls_of(nn::Sequential(negated, nn::ReLU()), x) == "linear neg relu");
+
+  const auto gradients = [&] {
+    for (const Tensor& p : net.parameters()) Tensor(p).set_grad({});
+    const Tensor y = net(x);
+    sum(y).backward();
+    std::vector<double> all = y.detach().flatten().to_vector<double>();
+    for (const Tensor& p : net.parameters())
+      for (const double v : p.grad().flatten().to_vector<double>()) all.push_back(v);
+    return all;
+  };
+  const std::vector<double> fused = gradients();
+  for (nn::Module module : {nn::Module(linear), nn::Module(relu_layer)}) {
+    int seen = 0;
+    nn::HookHandle hook =
+        module.register_forward_hook([&](const nn::Module&, const Tensor&, const Tensor&) { ++seen; });
+    CHECK(calls_of(net, x) == "linear relu relu linear_relu linear");
+    CHECK(seen == 1);
+    const std::vector<double> apart = gradients();
+    hook.remove();
+    REQUIRE(apart.size() == fused.size());
+    for (std::size_t i = 0; i < apart.size(); ++i) CHECK(fused[i] == Approx(apart[i]).margin(1e-6));
+  }
 }
 
 TEST_CASE("hooks of layers run in whatever calls them", "[nn][hooks]") {

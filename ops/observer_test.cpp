@@ -42,6 +42,14 @@ using Calls = std::vector<std::string>;
 
 }  // namespace
 
+TEST_CASE("backward makes no zeros for outputs that have no gradient", "[ops][observer]") {
+  const Tensor x = ones({2, 3}).set_requires_grad(), labels = zeros({2}, {.dtype = i64});
+  Recorder recorder;
+  cross_entropy(x, labels).backward();
+  CHECK(recorder.calls ==
+        Calls{"cross_entropy(", "cross_entropy)", "fill(", "fill)", "cross_entropy'(", "cross_entropy')"});
+}
+
 TEST_CASE("an observer sees forward and backward kernels in their order", "[ops][observer]") {
   const Tensor x = ones({2}).set_requires_grad();
   Recorder recorder;

@@ -167,8 +167,8 @@ struct Backward {
   bool last = false;  // the saved values are freed after this call: the tape is not kept
 
   int input_count() const { return static_cast<int>(input_metas.size()); }
-  /// The cotangent of output k. Always defined (zeros if nothing flowed back), unless the op declares
-  /// undefined_grads, in which case it may be undefined.
+  /// The cotangent of output k. Defined (zeros if nothing flowed back), unless the op declares undefined_grads, or
+  /// gradients flow back from one output alone, which this is not: then it may be undefined.
   const Tensor& grad(int k = 0) const { return grads[static_cast<std::size_t>(k)]; }
   const Tensor& in(int i) const {
     const Tensor& t = saved_inputs[static_cast<std::size_t>(i)];

@@ -278,7 +278,7 @@ Measured train(std::optional<ProfileOptions> options) {
   const MemoryStats before = memory_stats(cpu);
   training.train(1 << 30, [&] { return training.seen < 12; });
   const MemoryStats after = memory_stats(cpu);
-  if (profiler) CHECK(profiler->stop().calls.size() > 300);
+  if (profiler) CHECK(profiler->stop().calls.size() > 250);
   return {after.requests - before.requests, after.allocations - before.allocations, training.result()};
 }
 

@@ -1,8 +1,11 @@
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/linear/linear_internal.h>
+#include <cotangent/ops/linear/linear_relu_internal.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/rules_internal.h>
 
@@ -12,11 +15,12 @@ namespace {
 
 void linear_infer(Infer& in) {
   const Tensor &x = in.in(0), &w = in.in(1), &bias = in.in(2);
-  CT_CHECK(w.dim() == 2, ShapeError, "linear", "weight is ", describe(w), "; it must be [out, in]");
-  CT_CHECK(x.dim() > 0 && x.size(-1) == w.size(1), ShapeError, "linear", "x is ", describe(x), ", weight is ",
+  const char* const op = in.op.name;
+  CT_CHECK(w.dim() == 2, ShapeError, op, "weight is ", describe(w), "; it must be [out, in]");
+  CT_CHECK(x.dim() > 0 && x.size(-1) == w.size(1), ShapeError, op, "x is ", describe(x), ", weight is ",
            describe(w), "; x.size(-1) must equal weight.size(1)");
-  CT_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == w.size(0)), ShapeError, "linear",
-           "bias is ", describe(bias), ", weight is ", describe(w), "; bias must be [weight.size(0)]");
+  CT_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == w.size(0)), ShapeError, op, "bias is ",
+           describe(bias), ", weight is ", describe(w), "; bias must be [weight.size(0)]");
   Shape out = x.shape();
   out.back() = w.size(0);
   in.output(out, x.dtype());
@@ -53,10 +57,9 @@ void linear_backward(const Backward& b, const product::Backend& backend) {
 
 namespace {
 // The same as products on the tape, with all leading axes taken as rows.
-void linear_rule(const Backward& b) {
+void gradients(const Backward& b, const Tensor& g) {
   const std::int64_t outs = b.in_meta(1).shape[0], ins = b.in_meta(1).shape[1];
   const std::int64_t rows = numel(b.in_meta(0).shape) / std::max<std::int64_t>(ins, 1);
-  const Tensor& g = b.grad();
   if (b.needs(0)) b.set_grad_in(0, matmul(g, b.in(1)));
   if (b.needs(1)) {
     const std::int64_t n = ins > 0 ? rows : g.numel() / std::max<std::int64_t>(outs, 1);
@@ -65,31 +68,52 @@ void linear_rule(const Backward& b) {
   if (b.needs(2)) b.set_grad_in(2, rules::unbroadcast(g, b.in_meta(2).shape));
 }
 
+void linear_rule(const Backward& b) { gradients(b, b.grad()); }
+void linear_relu_rule(const Backward& b) { gradients(b, where(le(b.out(), 0), 0, b.grad())); }
+
 constexpr InputDef kInputs[] = {
     {.name = "x", .needs = "weight", .accumulates = true},
     {.name = "weight", .needs = "x", .accumulates = true, .wide_grad = true},
     {.name = "bias", .accumulates = true, .wide_grad = true, .optional = true, .contiguous = true}};
+constexpr InputDef kReluInputs[] = {
+    {.name = "x", .needs = "weight y", .accumulates = true},
+    {.name = "weight", .needs = "x y", .accumulates = true, .wide_grad = true},
+    {.name = "bias",
+     .needs = "y",
+     .accumulates = true,
+     .wide_grad = true,
+     .optional = true,
+     .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y"}};
 }  // namespace
 
-constexpr OpDef k_linear = checked({
-    .name = "linear",
-    .formula = "y = x w^T + b",
-    .inputs = kInputs,
-    .outputs = kOutputs,
-    .infer = linear_infer,
-    .kernels = &kernel_tables::linear,
-    .fast_f64 = true,
-    .rule = linear_rule,
-    .low_rule = true,
-    .autocast = AutocastPolicy::lower,
-    .cost = linear_cost,
-});
+constexpr OpDef linear_op(const char* name, const char* formula, std::span<const InputDef> inputs,
+                          BackwardFn rule) {
+  return {
+      .name = name,
+      .formula = formula,
+      .inputs = inputs,
+      .outputs = kOutputs,
+      .infer = linear_infer,
+      .kernels = &kernel_tables::linear,
+      .fast_f64 = true,
+      .rule = rule,
+      .low_rule = true,
+      .autocast = AutocastPolicy::lower,
+      .cost = linear_cost,
+  };
+}
+constexpr OpDef k_linear = checked(linear_op("linear", "y = x w^T + b", kInputs, linear_rule));
+constexpr OpDef k_linear_relu =
+    checked(linear_op("linear_relu", "y = max(x w^T + b, 0)", kReluInputs, linear_relu_rule));
 
-CT_ROOM(linear, &k_linear)
+CT_ROOM(linear, &k_linear, &k_linear_relu)
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return dispatch(k_linear, {x, weight, bias});
+}
+Tensor detail::linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return dispatch(k_linear_relu, {x, weight, bias});
 }
 
 }  // namespace ct

@@ -3,6 +3,7 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/gemm/replace.h>
+#include <cotangent/ops/engine/map/map_cpu.h>
 #include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
@@ -37,7 +38,20 @@ void linear_forward_cpu(const Forward& f) {
 
 void linear_backward_cpu(const Backward& b) { linear_backward(b, product::cpu_backend); }
 
+void linear_relu_forward_cpu(const Forward& f) {
+  linear_forward_cpu(f);
+  const Tensor* const y[] = {&f.out()};
+  elementwise::run_cpu(elementwise::tiles_of<Rectified>, f.out(), y, {});
+}
+void linear_relu_backward_cpu(const Backward& b) {
+  const auto pass = [](Tensor& out, std::span<const Tensor* const> inputs) {
+    elementwise::run_cpu(elementwise::tiles_of<Passed>, out, inputs, {});
+  };
+  through_relu(b, pass, linear_backward_cpu);
+}
+
 }  // namespace
 }  // namespace ct
 
-CT_KERNELS(cpu, linear, {"linear", linear_forward_cpu, linear_backward_cpu})
+CT_KERNELS(cpu, linear, {"linear", linear_forward_cpu, linear_backward_cpu},
+           {"linear_relu", linear_relu_forward_cpu, linear_relu_backward_cpu})

@@ -29,8 +29,7 @@ void give(const Backward& b, int i, const Matrix& value) {
   }
 }
 
-void backward(const Backward& b) {
-  const Tensor& g = b.grad();
+void gradients(const Backward& b, const Tensor& g) {
   const std::int64_t outs = b.in_meta(1).shape[0], ins = b.in_meta(1).shape[1];
   std::int64_t n = 1;
   for (int i = 0; i + 1 < g.dim(); ++i) n *= g.size(i);
@@ -40,7 +39,22 @@ void backward(const Backward& b) {
   if (b.needs(2)) give(b, 2, bias_gradient(gs));
 }
 
+void backward(const Backward& b) { gradients(b, b.grad()); }
+
+void relu_forward(const Forward& f) {
+  forward(f);
+  double* const y = f.out().data<double>();
+  for (std::int64_t i = 0; i < f.out().numel(); ++i) y[i] = rectified(y[i]);
+}
+void relu_backward(const Backward& b) {
+  const Tensor g = b.grad().clone();
+  for (std::int64_t i = 0; i < g.numel(); ++i)
+    g.data<double>()[i] = passed(g.data<double>()[i], b.out().data<double>()[i]);
+  gradients(b, g);
+}
+
 }  // namespace
 }  // namespace ct::plain
 
-CT_KERNELS(oracle, linear, {"linear", plain::forward, plain::backward})
+CT_KERNELS(oracle, linear, {"linear", plain::forward, plain::backward},
+           {"linear_relu", plain::relu_forward, plain::relu_backward})

@@ -23,4 +23,8 @@ inline Matrix weight_gradient(const ConstMatrix& g, const ConstMatrix& x) { retu
 /// db = sum_n g_n
 inline Matrix bias_gradient(const ConstMatrix& g) { return g.colwise().sum(); }
 
+/// linear_relu: y from an element of x w^T + b, and the cotangent of that element from y's. A NaN stays one.
+inline double rectified(double x) { return x <= 0 ? 0 : x; }
+inline double passed(double g, double y) { return y <= 0 ? 0 : g; }
+
 }  // namespace ct::plain

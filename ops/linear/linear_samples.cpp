@@ -3,10 +3,14 @@
 namespace ct {
 namespace {
 
+Sample sample_of(SampleMaker& make, const Shape& x, std::int64_t outs, bool bias, const char* label) {
+  const Shape w{outs, x.back()};
+  return {{make.normal(x), make.normal(w), bias ? make.normal({outs}) : Tensor{}}, {}, label};
+}
+
 std::vector<Sample> samples(SampleMaker& make) {
   const auto sample = [&](const Shape& x, std::int64_t outs, bool bias, const char* label) {
-    const Shape w{outs, x.back()};
-    return Sample{{make.normal(x), make.normal(w), bias ? make.normal({outs}) : Tensor{}}, {}, label};
+    return sample_of(make, x, outs, bias, label);
   };
   return {sample({4, 3}, 5, true, "a batch"),
           sample({4, 3}, 5, false, "no bias"),
@@ -24,6 +28,16 @@ std::vector<Sample> samples(SampleMaker& make) {
           sample({3, 4}, 0, true, "no outputs")};
 }
 
+// Without a bias, where x and w are 0 y is 0 and touches its kink on both sides: those samples are too large to be tried there.
+std::vector<Sample> relu_samples(SampleMaker& make) {
+  std::vector<Sample> all = samples(make);
+  std::erase_if(all, [](const Sample& s) { return !s.inputs[2].defined(); });
+  all.push_back(sample_of(make, {20, 9}, 11, false, "no bias"));
+  all.push_back(sample_of(make, {40}, 7, false, "one row, no bias"));
+  all.push_back(sample_of(make, {3, 0}, 4, false, "no inputs, no bias"));
+  return all;
+}
+
 std::vector<ErrorSample> errors(SampleMaker& make) {
   return {{{make.normal({4, 3}), make.normal({5, 2}), Tensor{}}, {}, "x is f64[4, 3], weight is f64[5, 2]"},
           {{make.normal({}), make.normal({5, 2}), Tensor{}}, {}, "x.size(-1) must equal weight.size(1)"},
@@ -36,4 +50,5 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
 }  // namespace ct
 
 CT_ORACLE(linear)
-CT_OP_TESTS(linear, {"linear", samples, errors, nullptr, &oracle_kernels::linear})
+CT_OP_TESTS(linear, {"linear", samples, errors, nullptr, &oracle_kernels::linear},
+            {"linear_relu", relu_samples, errors, nullptr, &oracle_kernels::linear})

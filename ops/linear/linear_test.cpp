@@ -1,5 +1,7 @@
 #include <cotangent/cotangent.h>
 
+#include <cotangent/ops/linear/linear_relu_internal.h>
+
 #include "tests/catch.h"
 #include "tests/op_testing.h"
 
@@ -9,6 +11,21 @@ namespace {
 
 using testing::values;
 using V = std::vector<double>;
+
+void keeps_nan(Device device, std::initializer_list<int> sizes) {
+  for (const DType t : {f32, f64, f16, bf16})
+    for (const int n : sizes) {
+      Tensor x = ones({n, n}, {.dtype = t});
+      x[1].fill_(std::numeric_limits<double>::quiet_NaN());
+      const Tensor w = full({n, n}, -1. / n, {.dtype = t}), b = zeros({n}, {.dtype = t});
+      const V y = values(detail::linear_relu(x.to(device), w.to(device), b.to(device)).narrow(0, 0, 3));
+      INFO(name(t) << " " << n);
+      CHECK(y.front() == 0);
+      CHECK(std::isnan(y[static_cast<std::size_t>(n)]));
+      CHECK(std::isnan(y[static_cast<std::size_t>(2 * n - 1)]));
+      CHECK(y.back() == 0);
+    }
+}
 
 }  // namespace
 
@@ -82,6 +99,43 @@ TEST_CASE("linear refuses what does not fit", "[linear]") {
   CHECK_THROWS_AS(linear(zeros({2, 3}), zeros({4, 3}), zeros({4}, {.dtype = f64})), DTypeError);
 }
 
+TEST_CASE("linear_relu has the bits of linear and relu on the CPU, for any threads", "[linear]") {
+  const int threads = num_threads();
+  for (const DType t : {f32, f64, f16, bf16})
+    for (const auto& [rows, ins, outs] :
+         {std::array{64, 784, 128}, {1, 3, 5}, {33, 17, 19}, {0, 3, 2}, {3, 0, 2}}) {
+      const TensorOptions options{.dtype = t};
+      const Tensor x = randn({rows, ins}, options), w = randn({outs, ins}, options),
+                   b = randn({outs}, options), g = randn({outs, rows}, options).t();
+      const auto run = [&](bool fused, bool bias) {
+        const auto leaf = [](const Tensor& v) { return v.clone().set_requires_grad(); };
+        const Tensor xs = leaf(x), ws = leaf(w), bs = leaf(b), c = bias ? bs : Tensor();
+        std::vector<V> all;
+        for (int pass = 0; pass < 2; ++pass) {  // the second pass adds
+          const Tensor y = fused ? detail::linear_relu(xs, ws, c) : relu(linear(xs, ws, c));
+          y.backward(g);
+          all.push_back(values(y));
+        }
+        for (const Tensor& p : {xs, ws, bs})
+          if (p.grad().defined()) all.push_back(values(p.grad()));
+        return all;
+      };
+      for (const bool bias : {true, false}) {
+        const auto want = run(false, bias);
+        for (const int n : {1, 2, 3}) {
+          set_num_threads(n);
+          CHECK(run(true, bias) == want);
+        }
+        set_num_threads(threads);
+      }
+    }
+}
+
+TEST_CASE("linear_relu keeps a NaN", "[linear]") { keeps_nan(cpu, {3, 64}); }
+TEST_CASE("linear_relu keeps a NaN on the GPU", "[linear][cuda]") {
+  keeps_nan(cuda(0), {3, 64, 1024});  // small products, and those of libraries
+}
+
 TEST_CASE("linear on the GPU equals linear on the CPU", "[linear][cuda]") {
   for (const DType t : {f32, f64, f16, bf16}) {
     const double tolerance = t == f64 ? 1e-11 : t == f32 ? 1e-4 : t == f16 ? 2e-2 : 1.6e-1;
@@ -110,6 +164,56 @@ TEST_CASE("linear on the GPU equals linear on the CPU", "[linear][cuda]") {
         CHECK(worst <= tolerance);
       }
     }
+  }
+}
+
+// Small layers in f32 are products of their own (gemm_layer): tiles of both sizes, gates, sums of rows, and what is too large.
+TEST_CASE("linear and linear_relu of small layers on the GPU, in any layout", "[linear][cuda]") {
+  const auto run = [](bool gated, Device device, const Tensor& x, const Tensor& w, const Tensor& b,
+                      const Tensor& g, int layout) {
+    // Laid out with axes exchanged, or at odd distances.
+    const auto put = [&](const Tensor& v, int bit) {
+      Tensor on = v.to(device);
+      if (!(layout >> bit & 1) || v.dim() < 2) return on;
+      if (bit % 2 == 0) return on.t().contiguous().t();
+      Tensor wide = zeros({v.size(0), v.size(1) + 3}, {.device = device});
+      wide.narrow(1, 1, v.size(1)).copy_(on);
+      return wide.narrow(1, 1, v.size(1));
+    };
+    const Tensor xd = put(x, 0).detach().set_requires_grad(), wd = put(w, 1).detach().set_requires_grad(),
+                 bd = b.to(device).detach().set_requires_grad();
+    std::vector<V> all;
+    for (int pass = 0; pass < 2; ++pass) {
+      const Tensor y = gated ? detail::linear_relu(xd, wd, bd) : linear(xd, wd, bd);
+      y.backward(layout == 5 ? g.to(device).narrow(0, 0, 1).expand(g.shape()) : put(g, 2));
+      all.push_back(values(y));
+    }
+    for (const Tensor& p : {xd, wd, bd}) all.push_back(values(p.grad()));
+    return all;
+  };
+  for (const auto& [rows, ins, outs] : {std::array{64, 784, 128},
+                                        {64, 128, 10},
+                                        {128, 512, 10},
+                                        {200, 130, 260},
+                                        {1, 784, 10},
+                                        {5, 1, 1},
+                                        {31, 33, 65},
+                                        {300, 9, 400},
+                                        {1024, 1024, 10},
+                                        {512, 512, 512}}) {
+    const Tensor x = randn({rows, ins}), w = randn({outs, ins}) / std::sqrt(ins), b = randn({outs}),
+                 g = randn({rows, outs});
+    for (const bool gated : {false, true})
+      for (const int layout : {0, 1, 2, 4, 5}) {
+        const auto want = run(gated, cpu, x, w, b, g, layout), got = run(gated, cuda(0), x, w, b, g, layout);
+        CHECK(run(gated, cuda(0), x, w, b, g, layout) == got);
+        double worst = 0;
+        for (std::size_t j = 0; j < want.size(); ++j)
+          for (std::size_t i = 0; i < want[j].size(); ++i)
+            worst = std::max(worst, std::abs(got[j][i] - want[j][i]) / (10 + std::abs(want[j][i])));
+        INFO(rows << " x " << ins << " -> " << outs << ", layout " << layout << (gated ? ", relu" : ""));
+        CHECK(worst <= 2e-5);
+      }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <cotangent/ops/engine/gemm/product.h>
 
@@ -28,6 +29,21 @@ enum class Epilogue : std::uint8_t {
 /// errors. Throws CudaError, OutOfMemoryError.
 bool gemm(const char* op, const product::Product& p, Epilogue epilogue = Epilogue::none,
           void* vector = nullptr);
+
+/// A product of a small layer in f32, with what surrounds it. A row of A is added up where it is read.
+struct LayerProduct {
+  product::Product product;
+  const float* gate =
+      nullptr;  ///< laid out as A: where it is 0 or less, A counts as 0; of all products or of none
+  const float* bias = nullptr;  ///< C[i, j] += bias[j]
+  bool relu = false;            ///< C = max(C, 0); a NaN stays one
+  float* row_sums = nullptr;  ///< [m]: row_sums[i] = sum_p A[i, p], added to what is there if `add_row_sums`
+  bool add_row_sums = false;
+};
+
+/// One launch for one or two such products, in any strides. False, and nothing is queued, where they are too large for it to
+/// be the fastest, not f32, empty, or replaced, or where TF32 is allowed.
+bool gemm_layer(const char* op, std::span<const LayerProduct> products);
 
 /// The same without cuBLASLt: any dtype but bool, any strides, no epilogue. It uses no tensor cores.
 void gemm_tiled(const char* op, const product::Product& p);
