@@ -124,7 +124,7 @@ TEST_CASE("linear_relu has the bits of linear and relu on the CPU, for any threa
         const auto want = run(false, bias);
         for (const int n : {1, 2, 3}) {
           set_num_threads(n);
-          CHECK(run(true, bias) == want);
+          CHECK((run(true, bias) == want));
         }
         set_num_threads(threads);
       }
@@ -206,7 +206,7 @@ TEST_CASE("linear and linear_relu of small layers on the GPU, in any layout", "[
     for (const bool gated : {false, true})
       for (const int layout : {0, 1, 2, 4, 5}) {
         const auto want = run(gated, cpu, x, w, b, g, layout), got = run(gated, cuda(0), x, w, b, g, layout);
-        CHECK(run(gated, cuda(0), x, w, b, g, layout) == got);
+        CHECK((run(gated, cuda(0), x, w, b, g, layout) == got));
         double worst = 0;
         for (std::size_t j = 0; j < want.size(); ++j)
           for (std::size_t i = 0; i < want[j].size(); ++i)

@@ -309,7 +309,9 @@ bool gemm_layer(const char* op, std::span<const LayerProduct> products) {
     tiles += tiles_of(p, 32);
   }
   if (work > kMostWork || tiles > kMostTiles) return false;
-  tiles >= kManyTiles ? run<32>(op, products) : run<16>(op, products);
+  const bool fits = Tile<32>::shared_bytes(products[0].gate != nullptr) <=
+                    cuda_properties(current_cuda_device()).shared_bytes_per_block;
+  tiles >= kManyTiles&& fits ? run<32>(op, products) : run<16>(op, products);
   return true;
 }
 
