@@ -170,20 +170,26 @@ void bind_profile(nb::module_& m) {
   });
 }
 
-// A body that fails throws Python's exception through the recording, which C++ unwinds.
+// A body that fails throws Python's exception through the recording, which C++ unwinds. Who waits for another thread's turn in
+// a pool lets it run Python.
 void bind_capture(nb::module_& m) {
   using detail::StepProgram;
+  nb::class_<CapturePool>(m, "CapturePool",
+                          "Memory that captured functions share: capture(f, pool=pool). Those of one program, "
+                          "which take turns, need as much as the largest of their steps.")
+      .def(nb::init<>());
+  using Body = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   nb::class_<StepProgram>(m, "StepProgram")
       .def("__init__",
-           [](StepProgram* self, int warmup, int recordings, bool enabled) {
-             new (self) StepProgram({.warmup = warmup, .recordings = recordings, .enabled = enabled});
+           [](StepProgram* self, int warmup, int recordings, bool enabled, const CapturePool& pool) {
+             new (self) StepProgram(
+                 {.warmup = warmup, .recordings = recordings, .enabled = enabled, .pool = pool});
            })
       .def("run",
-           [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values,
-              const nb::callable& body) {
-             return self.run(std::move(inputs), values, [&](const std::vector<Tensor>& with) {
-               return nb::cast<std::vector<Tensor>>(body(with));
-             });
+           [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values, const Body& body) {
+             const Released others;
+             return self.run(std::move(inputs), values,
+                             [&](const std::vector<Tensor>& with) { return body(with); });
            })
       .def("number", &StepProgram::number)
       .def("captured", &StepProgram::captured)
@@ -192,8 +198,12 @@ void bind_capture(nb::module_& m) {
       .def("kernels", &StepProgram::kernels)
       .def("memory", &StepProgram::memory)
       .def("dot", &StepProgram::dot)
+      .def("write_dot",
+           [](const StepProgram& self, nb::handle path) {
+             self.write_dot(read_path({"write_dot", "path"}, path));
+           })
       .def("reset", &StepProgram::reset);
-  m.def("at_replay", [](nb::callable effect) { at_replay([effect = std::move(effect)] { effect(); }); });
+  m.def("at_replay", [](std::function<void()> effect) { at_replay(std::move(effect)); });
 }
 
 }  // namespace

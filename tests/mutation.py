@@ -49,6 +49,7 @@ MEMORY_POOL_TEST = "core/memory/memory_pool_test.cpp"
 PROFILE_TEST, CALL_COSTS, MEMORY_WATCH = "nn/profile/profile_test.cpp", "nn/profile/call_costs.cpp", "nn/profile/memory_watch.cpp"
 PROGRAM, RECORDER, CAPTURE_TEST, REFUSALS_TEST = ("nn/capture/program.cpp", "nn/capture/recorder.cpp", "nn/capture/capture_test.cpp",
                                                   "nn/capture/refusals_test.cpp")
+BETWEEN_TEST, STEP_MEMORY_TEST, FOOTGUNS_TEST = (f"nn/capture/{name}_test.cpp" for name in ("between_steps", "memory", "footguns"))
 FUSE_TEST, CHAIN = "ops/fusion/fuse_test.cpp", "ops/engine/map/chain.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
@@ -488,14 +489,22 @@ FAULTS = [
     (CAPTURE_TEST, PROGRAM, None, "replays take no draws", "[draws] { default_generator().reserve(draws); }", "[] {}"),
     (CAPTURE_TEST, PROGRAM, None, "replays draw from where the recording did", "const GeneratorState draw = check ? check->draw : default_generator().state();",
      "const GeneratorState draw{mailbox->draws()->seed, mailbox->draws()->offset};"),
-    (CAPTURE_TEST, PROGRAM, None, "a learning rate stays as it was recorded", "static_cast<std::size_t>(e.slot - 2)) : e.value());", "static_cast<std::size_t>(e.slot - 2)) : e.first);"),
+    (CAPTURE_TEST, PROGRAM, None, "a learning rate stays as it was recorded", "static_cast<std::size_t>(e.slot - 2)) : e.value());",
+     "static_cast<std::size_t>(e.slot - 2)) : *static_cast<std::uint64_t*>(mailbox->at(e.slot)));"),
     (CAPTURE_TEST, RECORDER, None, "gradients stay where they were", "if (gradient_of(tensor) == end) return;", "return;"),
     (CAPTURE_TEST, OPTIMIZER, None, "a replay's master is taken for an old one", "s.rounded_version = group_at(g).params[at].impl()->storage->version() + 1;", "s.step += 0;"),
-    (REFUSALS_TEST, PROGRAM, None, "a replay is no change", "for (std::uint32_t n = 0; n < w.versions; ++n)", "for (std::uint32_t n = 1; n < w.versions; ++n)"),
-    (REFUSALS_TEST, PROGRAM, None, "the grad mode is nobody's", "append(key, grad_enabled());", ""),
-    (REFUSALS_TEST, PROGRAM, None, "autocast is nobody's", "append(key, mode.enabled);", ""),
-    (REFUSALS_TEST, RECORDER, None, "guards are not asked", "if (!guard.holds()) return", "if (false) return"),
-    (REFUSALS_TEST, RECORDER, None, "gradients at the start do not matter", "if (Leaf::gradient_of(leaf.tensor) != leaf.start)", "if (false)"),
+    (BETWEEN_TEST, PROGRAM, None, "a replay is no change", "for (std::uint32_t n = 0; n < w.versions; ++n)", "for (std::uint32_t n = 1; n < w.versions; ++n)"),
+    (BETWEEN_TEST, PROGRAM, None, "the grad mode is nobody's", "append(key, grad_enabled());", ""),
+    (BETWEEN_TEST, PROGRAM, None, "autocast is nobody's", "append(key, mode.enabled);", ""),
+    (BETWEEN_TEST, RECORDER, None, "guards are not asked", "if (!guard.holds()) return", "if (false) return"),
+    (BETWEEN_TEST, RECORDER, None, "hooks of parameters are not asked for", "if (!leaf.has_its_hooks()) return", "if (false) return"),
+    (BETWEEN_TEST, "nn/module_hooks.cpp", None, "a hook that goes is no change", "    ++changes;", ""),
+    (FOOTGUNS_TEST, RECORDER, None, "a tensor that is gone is replayed", "if (held->alone()) return", "if (false) return"),
+    (STEP_MEMORY_TEST, PROGRAM, None, "what is kept lies in memory that others use", "if (!strays || !recorded.shared) return;",
+     "(void)strays; return;"),
+    (STEP_MEMORY_TEST, "core/memory/block_plan.cpp", None, "what stays lies where the rest does", "return before_[next_++].stays;",
+     "return ++next_, false;"),
+    (BETWEEN_TEST, RECORDER, None, "gradients at the start do not matter", "if (Leaf::gradient_of(leaf.tensor) != leaf.start)", "if (false)"),
     (REFUSALS_TEST, RECORDER, None, "attributes may change", "if (!same_attributes(*x.op, x.attrs, y.attrs, &field))", "if (false)"),
     (REFUSALS_TEST, RECORDER, None, "state may go on by assignment", "was || is ? p.data == q.data && was == is", "was || is ? was == is"),
     (REFUSALS_TEST, "nn/capture/check.cpp", None, "results are not compared", 'demand(same(results_[i], recorded_.results[i]), cat("result ", i));', ""),

@@ -1,5 +1,6 @@
 #include <cotangent/core/memory/storage.h>
 
+#include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/core/memory/cpu_allocator_internal.h>
 #include <cotangent/core/memory/memory.h>
 
@@ -10,13 +11,24 @@ Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
   storage->bytes_ = bytes;
   storage->device_ = device;
   if (bytes == 0) return storage;
-  if (!device.is_cpu())
-    storage->stream_ = current_stream(device);
-  else if (detail::g_cpu_pool_guards.load(std::memory_order_relaxed) > 0) [[unlikely]]
-    storage->stream_ = detail::cpu_pool_stream();
-  Allocator& from = current_allocator(device);
-  storage->data_ = from.allocate(bytes, storage->stream_);
-  storage->allocator_ = &from;
+  const auto take = [&storage, bytes, device] {
+    Allocator& from = current_allocator(device);
+    storage->data_ = from.allocate(bytes, storage->stream_);
+    storage->allocator_ = &from;
+  };
+  if (!device.is_cpu() || detail::g_cpu_pool_guards.load(std::memory_order_relaxed) > 0) [[unlikely]] {
+    const auto place = [&] {
+      storage->stream_ = device.is_cpu() ? detail::cpu_pool_stream() : current_stream(device);
+      take();
+    };
+    detail::BlockPlan* const plan = detail::BlockPlan::of(device);
+    if (!plan) return place(), storage;
+    detail::BlockPlan::Turn turn(*plan, bytes);
+    place();
+    turn.placed(*storage);
+    return storage;
+  }
+  take();
   return storage;
 }
 

@@ -20,6 +20,23 @@
 
 namespace ct {
 
+namespace detail {
+class StepMemory;
+class StepProgram;
+}  // namespace detail
+
+/// Memory that captured functions share for what a step makes and lets go of: those of one program, which take turns, then
+/// need as much as the largest of their steps. Results and gradients have memory of their own. Copies are the same pool.
+/// Calls on several threads wait for one another, on several streams of a GPU the later work for the earlier.
+class CT_API CapturePool {
+ public:
+  CapturePool();
+
+ private:
+  friend class detail::StepProgram;
+  std::shared_ptr<detail::StepMemory> memory_;
+};
+
 struct CaptureOptions {
   /// Real steps before the recording, in which kernels are found, caches filled and moments made; at least 1.
   int warmup = 1;
@@ -32,6 +49,12 @@ struct CaptureOptions {
   /// throws CaptureError: it finds what a recording can't see, a number that the step's host code has changed. 0: never, or
   /// as the environment variable COTANGENT_CHECK_CAPTURE says.
   int check_every = 0;
+  /// Memory shared with other captured functions; one of its own unless it is given:
+  ///
+  ///     ct::CapturePool pool;
+  ///     auto micro = ct::capture(forward_backward, {.pool = pool});
+  ///     auto update = ct::capture(clip_and_step, {.pool = pool});
+  CapturePool pool{};
 };
 
 namespace detail {
@@ -60,6 +83,7 @@ class CT_API StepProgram {
   std::vector<std::string> kernels() const;
   std::size_t memory() const;
   std::string dot() const;
+  void write_dot(const std::string& path) const;
   void reset();
 
  private:
@@ -140,11 +164,14 @@ class Captured {
   std::int64_t recordings() const { return program_->recordings(); }
   /// The calls of the recording that was used last, in order: "linear", "relu", "relu'" (its backward), ...
   std::vector<std::string> kernels() const { return program_->kernels(); }
-  /// Bytes that the recordings hold of the device, their tensors and results.
+  /// Bytes that the recordings hold of the device, their tensors and results. What they share, with one another and with
+  /// other functions (CaptureOptions::pool), counts once.
   std::size_t memory() const { return program_->memory(); }
   /// The recording that was used last as a graph in Graphviz's language: a box for each call, an arrow for each result that
   /// a later call reads.
   std::string dot() const { return program_->dot(); }
+  /// Writes dot() to a file, which appears as a whole or not at all. Throws IoError.
+  void write_dot(const std::string& path) const { program_->write_dot(path); }
   /// Forgets all recordings: the next calls warm up and record again.
   void reset() { program_->reset(); }
 
@@ -190,7 +217,8 @@ class Captured {
 /// A replay does of the function's host code what the library knows of (schedules, counts of steps) and at_replay(). It
 /// refers to tensors of its own as it found them: they must stay, and be changed in place. The step is recorded anew, up to
 /// CaptureOptions::recordings times, for other shapes, strides, dtypes, devices and values of the arguments, under another
-/// grad mode or autocast, with other gradients at its start, other parameters' storage, or in another mode (train, eval).
+/// grad mode or autocast, with other gradients at its start, other parameters' storage, other hooks of modules or parameters, or
+/// in another mode (train, eval).
 ///
 /// Who watches calls (op_observer.h, profile()) sees the kernels of a replay one by one, as on a GPU they run then.
 ///

@@ -1,13 +1,11 @@
 #include <algorithm>
 
-#include <cotangent/core/base/rng.h>
+#include <cotangent/autograd/node.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 
 namespace ct::detail {
 namespace {
-
-std::uint64_t fresh_number() { return Storage::wrap(nullptr, 0, cpu, {})->id(); }
 
 template <class F>
 void each_tensor(const KernelCall& call, F&& f) {
@@ -26,6 +24,11 @@ void each_tensor(const KernelCall& call, F&& f) {
 const void* Leaf::gradient_of(const Tensor& leaf) {
   const Tensor grad = leaf.grad();
   return grad.defined() ? grad.impl()->storage->data() : nullptr;
+}
+
+bool Leaf::has_its_hooks() const {
+  const LeafMeta& meta = leaf_meta(*tensor.impl());
+  return meta.hooks.is(hooks) && meta.post_hooks.is(post_hooks);
 }
 
 void Leaf::leave() {
@@ -53,9 +56,8 @@ void Watcher::note(const Tensor& t) {
 
 // ---- StepRecorder ---------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(Recorded& to, Mailbox& mailbox, const Stream& stream, std::uint64_t home,
-                           Watcher& watcher)
-    : to_(to), mailbox_(mailbox), stream_(stream), home_(home), first_(fresh_number()), watcher_(watcher) {
+StepRecorder::StepRecorder(Recorded& to, Mailbox& mailbox, const BlockPlan& plan, Watcher& watcher)
+    : to_(to), mailbox_(mailbox), plan_(plan), stream_(current_stream(to.device)), watcher_(watcher) {
   for (const Tensor& leaf : watcher.leaves) add_leaf(leaf);
 }
 
@@ -81,9 +83,9 @@ void* StepRecorder::slot(std::function<std::uint64_t()> value) {
   if (next_slot_ == Mailbox::kSlots)
     refuse("capture", "has more numbers that change from step to step than the 30 there is room for");
   const int slot = next_slot_++;
-  const std::uint64_t now = value();
-  if (stream_.device.is_cpu()) mailbox_.send(slot, now);  // the step is run as it is recorded
-  to_.effects.push_back({calls.size(), slot, {}, std::move(value), now});
+  mailbox_.set(slot, value());  // the step is run as it is recorded
+  mailbox_.send();
+  to_.effects.push_back({calls.size(), slot, {}, std::move(value)});
   return mailbox_.at(slot);
 }
 
@@ -135,11 +137,10 @@ void StepRecorder::see(const OpDef& op, const Tensor& t) {
   if (storage.bytes() == 0) return;
   if (mailbox_.holds(storage.data())) return;
   const std::uint64_t id = storage.id();
-  const bool made_here = reinterpret_cast<std::uintptr_t>(storage.stream().native) == home_ && id > first_;
-  if (made_here || !to_.outside.insert(id).second) return;
+  if (plan_.made(storage) || !to_.outside.insert(id).second) return;
   // A handle of a gradient would be counted where the tape asks whether it may add to it in place.
   if (start_gradients_.contains(storage.data())) return read_gradients_.insert(storage.data()), void();
-  to_.held.push_back(t.impl()->storage);
+  to_.held.push_back(Held::of(t.impl()->storage));
   versions_.emplace(id, storage.version());
 }
 
@@ -147,22 +148,56 @@ void StepRecorder::finish() {
   for (Leaf& leaf : to_.leaves) {
     leaf.read = read_gradients_.contains(leaf.start);
     leaf.end = Leaf::gradient_of(leaf.tensor);
+    const LeafMeta& meta = leaf_meta(*leaf.tensor.impl());
+    leaf.hooks = meta.hooks.list(), leaf.post_hooks = meta.post_hooks.list();
     if (!leaf.end || leaf.end == leaf.start) continue;
     leaf.made = leaf.tensor.grad();
     leaf.tensor.set_grad({});
     leaf.leave();
   }
-  for (const Ref<Storage>& storage : to_.held)
-    if (const std::uint32_t more = storage->version() - versions_.at(storage->id()))
-      to_.written.push_back({storage, more});
+  for (const auto& held : to_.held) {
+    Storage& storage = *held->storage;
+    if (const std::uint32_t more = storage.version() - versions_.at(storage.id()))
+      to_.written.push_back({&storage, more});
+    const auto is_leafs = [&](const Leaf& leaf) { return leaf.storage == &storage; };
+    if (!held->alone() && std::ranges::none_of(to_.leaves, is_leafs)) to_.others.push_back(held.get());
+  }
   to_.calls = std::move(calls);
+}
+
+// ---- Held -----------------------------------------------------------------------------------------------
+
+namespace {
+struct AllHeld {
+  std::mutex mutex;
+  std::unordered_map<std::uint64_t, std::weak_ptr<const Held>> by_id;
+  static AllHeld& get() {
+    static AllHeld& all = *new AllHeld;  // recordings may outlive everything else
+    return all;
+  }
+};
+}  // namespace
+
+std::shared_ptr<const Held> Held::of(const Ref<Storage>& storage) {
+  AllHeld& all = AllHeld::get();
+  const std::lock_guard lock(all.mutex);
+  std::weak_ptr<const Held>& known = all.by_id[storage->id()];
+  std::shared_ptr<const Held> held = known.lock();
+  if (!held) known = held = std::shared_ptr<const Held>(new Held{storage});
+  return held;
+}
+
+Held::~Held() {
+  AllHeld& all = AllHeld::get();
+  const std::lock_guard lock(all.mutex);
+  const auto at = all.by_id.find(storage->id());
+  if (at != all.by_id.end() && at->second.expired()) all.by_id.erase(at);
 }
 
 // ---- Recorded -------------------------------------------------------------------------------------------
 
 Recorded::~Recorded() {
   if (executable) runtime::executable_destroy(executable);
-  if (graph) runtime::graph_destroy(graph);
   if (pool != 0) release_memory_pool(device, pool);
 }
 
@@ -171,9 +206,12 @@ Recorded::Guard Recorded::obstacle() const {
     const TensorImpl& impl = *leaf.tensor.impl();
     if (impl.storage.get() != leaf.storage) return {"another memory of a parameter", {}};
     if (impl.requires_grad != leaf.requires_grad) return {"another requires_grad of a parameter", {}};
+    if (!leaf.has_its_hooks()) return {"other hooks of a parameter", {}, false};
     if (leaf.start && !leaf.read) continue;  // the step lets go of it
     if (Leaf::gradient_of(leaf.tensor) != leaf.start) return {"other gradients at its start", {}};
   }
+  for (const Held* held : others)
+    if (held->alone()) return {"a tensor that its program has let go of since", {}, false};
   for (const Guard& guard : guards)
     if (!guard.holds()) return {guard.what, {}, guard.returns};
   return {};
