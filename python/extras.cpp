@@ -4,6 +4,7 @@
 #include <cotangent/autograd/recompute.h>
 #include <cotangent/nn/capture/capture.h>
 #include <cotangent/nn/explain/explain.h>
+#include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/profile/profile.h>
 
 // Modes of a thread, generators, derivatives of functions, recomputing, explanations, profiles, captured steps: what
@@ -174,16 +175,17 @@ void bind_profile(nb::module_& m) {
 // a pool lets it run Python.
 void bind_capture(nb::module_& m) {
   using detail::StepProgram;
-  nb::class_<CapturePool>(m, "CapturePool",
-                          "Memory that captured functions share: capture(f, pool=pool). Those of one program, "
-                          "which take turns, need as much as the largest of their steps.")
+  nb::class_<CapturePool>(
+      m, "CapturePool",
+      "Memory that captured functions share: capture(f, pool=pool). Those of one program, "
+      "which take turns, need as much as the largest of their steps.")
       .def(nb::init<>());
   using Body = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   nb::class_<StepProgram>(m, "StepProgram")
       .def("__init__",
            [](StepProgram* self, int warmup, int recordings, bool enabled, const CapturePool& pool) {
-             new (self) StepProgram(
-                 {.warmup = warmup, .recordings = recordings, .enabled = enabled, .pool = pool});
+             new (self)
+                 StepProgram({.warmup = warmup, .recordings = recordings, .enabled = enabled, .pool = pool});
            })
       .def("run",
            [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values, const Body& body) {
@@ -200,7 +202,7 @@ void bind_capture(nb::module_& m) {
       .def("dot", &StepProgram::dot)
       .def("write_dot",
            [](const StepProgram& self, nb::handle path) {
-             self.write_dot(read_path({"write_dot", "path"}, path));
+             io::write_file(read_path({"write_dot", "path"}, path), self.dot());
            })
       .def("reset", &StepProgram::reset);
   m.def("at_replay", [](std::function<void()> effect) { at_replay(std::move(effect)); });

@@ -31,8 +31,11 @@ void check_between(Device device) {
       for (int i = 0; i < 10; ++i) {
         INFO("captured " << captured << ", step " << i);
         const Batch& b = data[static_cast<std::size_t>(i)];
+        const bool ready = step.ready(b.x.to(options.dtype), b.y);
+        const std::int64_t replays = step.replays();
         const Tensor loss =
             captured ? step(b.x.to(options.dtype), b.y) : net.step(b.x.to(options.dtype), b.y).detach();
+        CHECK(ready == (step.replays() > replays));
         between(net, i);
         const std::string result = bytes_of(loss.to(cpu)) + net.result();
         if (captured)

@@ -14,6 +14,7 @@
 #include <cotangent/core/base/function_ref.h>
 #include <cotangent/core/device/recording.h>
 #include <cotangent/core/tensor/tensor.h>
+#include <cotangent/nn/io/atomic_file.h>
 
 // A training step as a program: forward, loss, backward, clipping, optimizer, schedule, recorded once and replayed by one
 // launch.
@@ -73,6 +74,9 @@ class CT_API StepProgram {
   /// The results of one step. `values` are the arguments that are no tensors, as bytes.
   std::vector<Tensor> run(std::vector<Tensor> inputs, const std::string& values, Body body);
 
+  /// Whether run() would replay.
+  bool ready(const std::vector<Tensor>& inputs, const std::string& values) const;
+
   /// The recording that the last results are of, counted from 1; 0 for a plain step.
   std::int64_t number() const;
 
@@ -83,7 +87,6 @@ class CT_API StepProgram {
   std::vector<std::string> kernels() const;
   std::size_t memory() const;
   std::string dot() const;
-  void write_dot(const std::string& path) const;
   void reset();
 
  private:
@@ -135,6 +138,7 @@ class Captured {
   auto operator()(const Args&... args) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F&, const Args&...>>;
     std::vector<Tensor> inputs;
+    inputs.reserve(sizeof...(Args));
     std::string values;
     (sort(args, inputs, values), ...);
     std::vector<Tensor> results =
@@ -156,6 +160,16 @@ class Captured {
     }
   }
 
+  /// Whether a call with these arguments would replay a recording now.
+  template <class... Args>
+  requires std::invocable<F&, const Args&...>
+  bool ready(const Args&... args) const {
+    std::vector<Tensor> inputs;
+    inputs.reserve(sizeof...(Args));
+    std::string values;
+    (sort(args, inputs, values), ...);
+    return program_->ready(inputs, values);
+  }
   /// Whether calls replay a recording: not yet in the first calls.
   bool captured() const { return program_->captured(); }
   /// Replays so far.
@@ -171,7 +185,7 @@ class Captured {
   /// a later call reads.
   std::string dot() const { return program_->dot(); }
   /// Writes dot() to a file, which appears as a whole or not at all. Throws IoError.
-  void write_dot(const std::string& path) const { program_->write_dot(path); }
+  void write_dot(const std::string& path) const { io::write_file(path, dot()); }
   /// Forgets all recordings: the next calls warm up and record again.
   void reset() { program_->reset(); }
 

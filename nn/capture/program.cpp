@@ -13,7 +13,6 @@
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/capture.h>
 #include <cotangent/nn/capture/program_internal.h>
-#include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/ops/creation/creation.h>
 
 namespace ct::detail {
@@ -21,25 +20,28 @@ namespace {
 
 constexpr const char* kOp = "capture";
 
-template <class T>
-void append(std::string& key, const T& value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
 // Everything that a recording holds for and the call shows; the rest is asked by Recorded::obstacle().
-std::string key_of(const std::vector<Tensor>& inputs, const std::string& values) {
-  std::string key = values;
-  append(key, grad_enabled());
+const std::string& key_of(const std::vector<Tensor>& inputs, const std::string& values) {
+  thread_local std::string key;  // keeps its memory
+  key = values;
+  const auto add = [](const auto* from, std::size_t count) {
+    key.append(reinterpret_cast<const char*>(from), count * sizeof *from);
+  };
   const AutocastMode& mode = autocast_mode();
-  append(key, mode.enabled);
-  if (mode.enabled) append(key, mode.dtype), append(key, mode.cache_weights);
+  const std::int32_t modes[] = {grad_enabled(), mode.enabled, mode.enabled ? static_cast<int>(mode.dtype) : 0,
+                                mode.enabled && mode.cache_weights};
+  add(modes, std::size(modes));
   for (const Tensor& t : inputs) {
-    append(key, t.defined());
-    if (!t.defined()) continue;
-    append(key, t.dtype());
-    append(key, t.device().type), append(key, t.device().index);
-    append(key, t.dim());
-    for (int i = 0; i < t.dim(); ++i) append(key, t.size(i)), append(key, t.stride(i));
+    if (!t.defined()) {
+      constexpr std::int32_t kNone[] = {-1};
+      add(kNone, 1);
+      continue;
+    }
+    const std::int32_t layout[] = {t.dim(), static_cast<int>(t.dtype()), static_cast<int>(t.device().type),
+                                   t.device().index};
+    add(layout, std::size(layout));
+    add(t.shape().begin(), t.shape().size());
+    add(t.strides().begin(), t.strides().size());
   }
   return key;
 }
@@ -136,7 +138,7 @@ Recorded* StepProgram::Impl::find(const std::string& key) {
       drop(r);
       continue;
     }
-    const Recorded::Guard obstacle = r.key == key ? r.obstacle() : Recorded::Guard{"", {}};
+    const Recorded::Obstacle obstacle = r.key == key ? r.obstacle() : Recorded::Obstacle{""};
     if (!obstacle.what) return &r;
     if (r.key == key) changed = obstacle.what;
     if (obstacle.returns) {
@@ -374,14 +376,14 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
 
   number = 0;
   if (!options.enabled) return detached(inputs);
-  const std::string key = key_of(inputs, values);
   std::optional<StepMemory::Turn> turn;
   if (mailbox) turn.emplace(*memory, device);
-  Recorded* const found = find(key);
+  Recorded* const found = find(key_of(inputs, values));
   if (found && found->confirmed) {
     replay(*found, inputs, detached);
     return found->results;
   }
+  const std::string key = key_of(inputs, values);
   make_room(key, inputs, found != nullptr);
   if (warm[key] < options.warmup) {
     turn.reset();
@@ -422,6 +424,13 @@ std::vector<Tensor> StepProgram::run(std::vector<Tensor> inputs, const std::stri
   return impl_->run(std::move(inputs), values, body);
 }
 
+bool StepProgram::ready(const std::vector<Tensor>& inputs, const std::string& values) const {
+  const std::string& key = key_of(inputs, values);
+  return impl_->options.enabled && std::ranges::any_of(impl_->recorded, [&](const auto& r) {
+           return r->confirmed && r->key == key && !r->obstacle().what;
+         });
+}
+
 std::int64_t StepProgram::number() const { return impl_->number; }
 bool StepProgram::captured() const {
   return std::ranges::any_of(impl_->recorded, [](const auto& r) { return r->confirmed; });
@@ -453,8 +462,6 @@ std::string StepProgram::dot() const {
   }
   return text + "}\n";
 }
-
-void StepProgram::write_dot(const std::string& path) const { io::write_file(path, dot()); }
 
 std::size_t StepProgram::memory() const {
   std::size_t bytes = 0;

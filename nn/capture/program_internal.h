@@ -177,7 +177,11 @@ struct Recorded {
   Recorded& operator=(const Recorded&) = delete;
 
   /// A guard that does not hold; `what` is null where all do.
-  Guard obstacle() const;
+  struct Obstacle {
+    const char* what = nullptr;
+    bool returns = true;
+  };
+  Obstacle obstacle() const;
 
   std::string key;
   Device device;

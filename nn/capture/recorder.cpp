@@ -22,12 +22,14 @@ void each_tensor(const KernelCall& call, F&& f) {
 }  // namespace
 
 const void* Leaf::gradient_of(const Tensor& leaf) {
-  const Tensor grad = leaf.grad();
-  return grad.defined() ? grad.impl()->storage->data() : nullptr;
+  if (!leaf.impl()->autograd) return nullptr;
+  const auto& meta = static_cast<const LeafMeta&>(*leaf.impl()->autograd);
+  const std::lock_guard lock(meta.lock);
+  return meta.grad.defined() ? meta.grad.impl()->storage->data() : nullptr;
 }
 
 bool Leaf::has_its_hooks() const {
-  const LeafMeta& meta = leaf_meta(*tensor.impl());
+  const auto& meta = static_cast<const LeafMeta&>(*tensor.impl()->autograd);
   return meta.hooks.is(hooks) && meta.post_hooks.is(post_hooks);
 }
 
@@ -201,19 +203,19 @@ Recorded::~Recorded() {
   if (pool != 0) release_memory_pool(device, pool);
 }
 
-Recorded::Guard Recorded::obstacle() const {
+Recorded::Obstacle Recorded::obstacle() const {
   for (const Leaf& leaf : leaves) {
     const TensorImpl& impl = *leaf.tensor.impl();
-    if (impl.storage.get() != leaf.storage) return {"another memory of a parameter", {}};
-    if (impl.requires_grad != leaf.requires_grad) return {"another requires_grad of a parameter", {}};
-    if (!leaf.has_its_hooks()) return {"other hooks of a parameter", {}, false};
+    if (impl.storage.get() != leaf.storage) return {"another memory of a parameter"};
+    if (impl.requires_grad != leaf.requires_grad) return {"another requires_grad of a parameter"};
+    if (!leaf.has_its_hooks()) return {"other hooks of a parameter", false};
     if (leaf.start && !leaf.read) continue;  // the step lets go of it
-    if (Leaf::gradient_of(leaf.tensor) != leaf.start) return {"other gradients at its start", {}};
+    if (Leaf::gradient_of(leaf.tensor) != leaf.start) return {"other gradients at its start"};
   }
   for (const Held* held : others)
-    if (held->alone()) return {"a tensor that its program has let go of since", {}, false};
+    if (held->alone()) return {"a tensor that its program has let go of since", false};
   for (const Guard& guard : guards)
-    if (!guard.holds()) return {guard.what, {}, guard.returns};
+    if (!guard.holds()) return {guard.what, guard.returns};
   return {};
 }
 
