@@ -9,18 +9,6 @@ namespace {
 
 std::uint64_t fresh_number() { return Storage::wrap(nullptr, 0, cpu, {})->id(); }
 
-template <class F>
-void each_tensor(const KernelCall& call, F&& f) {
-  if (call.forward) {
-    for (const Tensor* t : call.forward->inputs) f(*t);
-    for (const Tensor& t : call.forward->outputs) f(t);
-    return;
-  }
-  for (const auto& list : {call.backward->saved_inputs, call.backward->saved_outputs, call.backward->grads})
-    for (const Tensor& t : list) f(t);
-  for (const Tensor& t : call.backward->grad_inputs) f(t);
-}
-
 }  // namespace
 
 const void* Leaf::gradient_of(const Tensor& leaf) {
@@ -41,7 +29,7 @@ void Leaf::leave() {
 // ---- Watcher --------------------------------------------------------------------------------------------
 
 bool Watcher::begin(const KernelCall& call) {
-  each_tensor(call, [&](const Tensor& t) { note(t); });
+  call.for_each_tensor([&](const Tensor& t, auto) { note(t); });
   return false;
 }
 
@@ -96,7 +84,7 @@ void StepRecorder::beginning(const KernelCall& call) {
   const OpDef& op = call.op;
   if (stream_.device.is_cuda() && !(current_stream(stream_.device) == stream_))
     refuse(op.name, "works on a stream of its own; a captured step runs on one stream");
-  const AttrsView attrs = call.forward ? call.forward->attrs_view : call.backward->attrs_view;
+  const AttrsView attrs = call.attrs();
   for (const AttrDef& field : op.attributes) {
     if (field.type != AttrType::draw || std::size_t{field.offset} + field.size > attrs.size) continue;
     GeneratorState draw;
@@ -113,7 +101,7 @@ void StepRecorder::beginning(const KernelCall& call) {
       if (t->defined() && t->requires_grad()) gradient(*t);
     for (const Tensor& t : call.forward->outputs) outputs_.push_back(t.impl());
   }
-  each_tensor(call, [&](const Tensor& t) { see(op, t); });
+  call.for_each_tensor([&](const Tensor& t, auto) { see(op, t); });
 }
 
 void StepRecorder::ended(const KernelCall& call) {
@@ -121,7 +109,7 @@ void StepRecorder::ended(const KernelCall& call) {
     for (std::size_t k = 0; k < outputs_.size(); ++k)
       if (call.forward->outputs[k].impl() != outputs_[k])
         refuse(call.op.name, "has a result whose size its values tell; a replay has that of the recording");
-  for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs) see(call.op, t);
+  for (const Tensor& t : call.results()) see(call.op, t);
 }
 
 void StepRecorder::see(const OpDef& op, const Tensor& t) {
@@ -140,7 +128,7 @@ void StepRecorder::see(const OpDef& op, const Tensor& t) {
   // A handle of a gradient would be counted where the tape asks whether it may add to it in place.
   if (start_gradients_.contains(storage.data())) return read_gradients_.insert(storage.data()), void();
   to_.held.push_back(t.impl()->storage);
-  versions_.emplace(id, storage.version());
+  versions_.push_back(storage.version());
 }
 
 void StepRecorder::finish() {
@@ -152,9 +140,9 @@ void StepRecorder::finish() {
     leaf.tensor.set_grad({});
     leaf.leave();
   }
-  for (const Ref<Storage>& storage : to_.held)
-    if (const std::uint32_t more = storage->version() - versions_.at(storage->id()))
-      to_.written.push_back({storage, more});
+  for (std::size_t i = 0; i < versions_.size(); ++i)
+    if (const std::uint32_t more = to_.held[i]->version() - versions_[i])
+      to_.written.push_back({to_.held[i], more});
   to_.calls = std::move(calls);
 }
 
