@@ -28,7 +28,7 @@ using Names = std::set<std::string>;
 
 struct Replay {
   explicit Replay(const std::vector<detail::RecordedCall>& recorded)
-      : calls(recorded), list(cpu, recorded), made(list.made) {}
+      : calls(recorded), list(recorded), made(list.made) {}
 
   void run() {
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -70,8 +70,7 @@ Measured train(Tracer* tracer) {
 struct Holder final : Tracer {
   bool begin(const KernelCall&) override { return false; }
   void end(const KernelCall& call) override {
-    for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs)
-      held.push_back(t);
+    held.insert(held.end(), call.results().begin(), call.results().end());
   }
   std::vector<Tensor> held;
 };

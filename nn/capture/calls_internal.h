@@ -50,6 +50,8 @@ struct CT_API RecordedCall {
   }
 
   const OpDef* op;
+  ForwardFn forward_kernel;
+  BackwardFn backward_kernel;
   bool backward = false, last = false;
   AnyAttrs attrs;
   std::vector<Place> inputs, outputs, grads, results;
@@ -80,7 +82,7 @@ class CT_API CallRecorder : public Tracer {
 /// Runs recorded calls again, each kernel on the memory that it had. The calls must outlive it.
 class CT_API CallList {
  public:
-  CallList(Device device, const std::vector<RecordedCall>& calls);
+  explicit CallList(const std::vector<RecordedCall>& calls);
   /// Runs call i. True if its kernel made a result of its own, which was copied to where the recording had it.
   bool run(std::size_t i) const;
   std::size_t size() const { return calls_.size(); }
@@ -91,7 +93,6 @@ class CT_API CallList {
  private:
   struct Call {
     const RecordedCall* call = nullptr;
-    void (*kernel)() = nullptr;  // ForwardFn or BackwardFn
     std::vector<Tensor> inputs, outputs, grads, results;
     std::vector<const Tensor*> arguments;  // a forward call's inputs
   };

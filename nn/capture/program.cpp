@@ -254,7 +254,7 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
   if (before) {
     const std::string differing = difference(*before, *fresh);
     fresh->confirmed = differing.empty();
-    if (fresh->confirmed) fresh->list = std::make_unique<CallList>(device, fresh->calls);
+    if (fresh->confirmed) fresh->list = std::make_unique<CallList>(fresh->calls);
     if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
   }
   std::vector<Tensor> results = fresh->results;

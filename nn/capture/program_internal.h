@@ -251,8 +251,7 @@ class StepRecorder final : public CallRecorder, public Recording {
   const Stream stream_;
   Watcher& watcher_;
   int next_slot_ = 2;
-  std::unordered_map<std::uint64_t, std::uint32_t>
-      versions_;  // of what was there before, when it was seen first
+  std::vector<std::uint32_t> versions_;  // of to_.held, when each was seen first
   std::unordered_set<const void*> start_gradients_;
   std::unordered_set<const void*> read_gradients_;
   std::vector<const TensorImpl*> outputs_;  // of the call that runs

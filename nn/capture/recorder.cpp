@@ -5,21 +5,6 @@
 #include <cotangent/nn/capture/program_internal.h>
 
 namespace ct::detail {
-namespace {
-
-template <class F>
-void each_tensor(const KernelCall& call, F&& f) {
-  if (call.forward) {
-    for (const Tensor* t : call.forward->inputs) f(*t);
-    for (const Tensor& t : call.forward->outputs) f(t);
-    return;
-  }
-  for (const auto& list : {call.backward->saved_inputs, call.backward->saved_outputs, call.backward->grads})
-    for (const Tensor& t : list) f(t);
-  for (const Tensor& t : call.backward->grad_inputs) f(t);
-}
-
-}  // namespace
 
 const void* Leaf::gradient_of(const Tensor& leaf) {
   if (!leaf.impl()->autograd) return nullptr;
@@ -46,7 +31,7 @@ void Leaf::leave() {
 // ---- Watcher --------------------------------------------------------------------------------------------
 
 bool Watcher::begin(const KernelCall& call) {
-  each_tensor(call, [&](const Tensor& t) { note(t); });
+  call.for_each_tensor([&](const Tensor& t, auto) { note(t); });
   return false;
 }
 
@@ -100,7 +85,7 @@ void StepRecorder::beginning(const KernelCall& call) {
   const OpDef& op = call.op;
   if (stream_.device.is_cuda() && !(current_stream(stream_.device) == stream_))
     refuse(op.name, "works on a stream of its own; a captured step runs on one stream");
-  const AttrsView attrs = call.forward ? call.forward->attrs_view : call.backward->attrs_view;
+  const AttrsView attrs = call.attrs();
   for (const AttrDef& field : op.attributes) {
     if (field.type != AttrType::draw || std::size_t{field.offset} + field.size > attrs.size) continue;
     GeneratorState draw;
@@ -117,7 +102,7 @@ void StepRecorder::beginning(const KernelCall& call) {
       if (t->defined() && t->requires_grad()) gradient(*t);
     for (const Tensor& t : call.forward->outputs) outputs_.push_back(t.impl());
   }
-  each_tensor(call, [&](const Tensor& t) { see(op, t); });
+  call.for_each_tensor([&](const Tensor& t, auto) { see(op, t); });
 }
 
 void StepRecorder::ended(const KernelCall& call) {
@@ -125,7 +110,7 @@ void StepRecorder::ended(const KernelCall& call) {
     for (std::size_t k = 0; k < outputs_.size(); ++k)
       if (call.forward->outputs[k].impl() != outputs_[k])
         refuse(call.op.name, "has a result whose size its values tell; a replay has that of the recording");
-  for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs) see(call.op, t);
+  for (const Tensor& t : call.results()) see(call.op, t);
 }
 
 void StepRecorder::see(const OpDef& op, const Tensor& t) {
@@ -143,7 +128,7 @@ void StepRecorder::see(const OpDef& op, const Tensor& t) {
   // A handle of a gradient would be counted where the tape asks whether it may add to it in place.
   if (start_gradients_.contains(storage.data())) return read_gradients_.insert(storage.data()), void();
   to_.held.push_back(Held::of(t.impl()->storage));
-  versions_.emplace(id, storage.version());
+  versions_.push_back(storage.version());
 }
 
 void StepRecorder::finish() {
@@ -157,12 +142,12 @@ void StepRecorder::finish() {
     leaf.tensor.set_grad({});
     leaf.leave();
   }
-  for (const auto& held : to_.held) {
-    Storage& storage = *held->storage;
-    if (const std::uint32_t more = storage.version() - versions_.at(storage.id()))
-      to_.written.push_back({&storage, more});
-    const auto is_leafs = [&](const Leaf& leaf) { return leaf.storage == &storage; };
-    if (!held->alone() && std::ranges::none_of(to_.leaves, is_leafs)) to_.others.push_back(held.get());
+  for (std::size_t i = 0; i < versions_.size(); ++i) {
+    const Held& held = *to_.held[i];
+    if (const std::uint32_t more = held.storage->version() - versions_[i])
+      to_.written.push_back({held.storage.get(), more});
+    const auto is_its = [&](const Leaf& leaf) { return leaf.storage == held.storage.get(); };
+    if (!held.alone() && std::ranges::none_of(to_.leaves, is_its)) to_.others.push_back(&held);
   }
   to_.calls = std::move(calls);
 }

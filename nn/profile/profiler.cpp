@@ -77,8 +77,7 @@ struct Profiler::Impl final : Tracer {
     Recorded& c = calls[static_cast<std::size_t>(open)];
     c.host_end = now;
     if (memory)
-      for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs)
-        memory->claim(t);
+      for (const Tensor& t : call.results()) memory->claim(t);
     open = c.parent;
     if (c.device.is_cuda() && records) records->leave();
     if (c.begun >= 0) c.ended = clock.mark(current_stream(c.device));
