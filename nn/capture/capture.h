@@ -228,7 +228,8 @@ class Captured {
 /// replay: on a GPU one CUDA graph, on the CPU the list of kernels, without dispatch, tape and allocation. Each call ends in
 /// the same bits as the function itself: random draws, learning rates, step counts, schedules, averages and scales go on.
 ///
-/// A replay does of the function's host code what the library knows of (schedules, counts of steps) and at_replay(). It
+/// A replay does of the function's host code what the library knows of (schedules, counts of steps) and at_replay(), and of the
+/// work on tensors the calls of ops: a kernel that the program launches itself is none, unless it is an op's (op_def.h). It
 /// refers to tensors of its own as it found them: they must stay, and be changed in place. The step is recorded anew, up to
 /// CaptureOptions::recordings times, for other shapes, strides, dtypes, devices and values of the arguments, under another
 /// grad mode or autocast, with other gradients at its start, other parameters' storage, other hooks of modules or parameters, or

@@ -115,6 +115,9 @@ void check_refusals(Device device) {
     if (device.is_cpu()) return;
     const Tensor elsewhere = ones({});
     use([&](const Tensor& a, const Tensor&) { return a + elsewhere.to(device); }, "cpu");
+    Tensor here = ones({}, {.device = device});
+    use([&](const Tensor& a, const Tensor&) { return a + here.copy_(elsewhere); },
+        "give them as an argument");
   }
   SECTION("another stream") {
     if (device.is_cpu()) return;
