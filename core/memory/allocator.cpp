@@ -11,6 +11,7 @@
 #include <cotangent/core/memory/caching_allocator_internal.h>
 #include <cotangent/core/memory/cpu_allocator_internal.h>
 #include <cotangent/core/memory/memory_text_internal.h>
+#include <cotangent/core/memory/pool_blocks_internal.h>
 
 namespace ct {
 
@@ -249,6 +250,11 @@ std::size_t memory_pool_bytes(Device device, MemoryPoolId pool) {
   check_device("memory_pool_bytes", device);
   return device.is_cpu() ? detail::default_cpu_allocator().pool_bytes(pool)
                          : detail::cuda_caching_allocator(device).pool_bytes(pool);
+}
+
+bool detail::is_taken(Device device, MemoryPoolId pool, const void* block) {
+  return device.is_cpu() ? default_cpu_allocator().is_taken(pool, block)
+                         : cuda_caching_allocator(device).is_taken(block);
 }
 
 MemoryPoolGuard::MemoryPoolGuard(Device device, MemoryPoolId pool) : device_(device), pool_(pool) {

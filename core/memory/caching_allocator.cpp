@@ -241,6 +241,11 @@ std::size_t CachingAllocator::pool_bytes(MemoryPoolId pool) const {
   return bytes;
 }
 
+bool CachingAllocator::is_taken(const void* block) const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.find(block) != nullptr;
+}
+
 MemoryStats CachingAllocator::stats() const {
   std::lock_guard lock(mutex_);
   MemoryStats stats = stats_;

@@ -50,6 +50,7 @@ class CT_API CachingAllocator : public Allocator {
   void set_limit(std::size_t bytes) override;
   void release_pool(MemoryPoolId pool) noexcept;
   std::size_t pool_bytes(MemoryPoolId pool) const;
+  bool is_taken(const void* block) const;
 
  private:
   // The memory of one stream and pool.

@@ -27,6 +27,7 @@ class CpuAllocator : public Allocator {
   void make_pool(MemoryPoolId id);
   void release_pool(MemoryPoolId id) noexcept;
   std::size_t pool_bytes(MemoryPoolId id) const;
+  bool is_taken(MemoryPoolId id, const void* block) const;
 
  private:
   struct FreeBlock {

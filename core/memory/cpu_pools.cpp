@@ -75,4 +75,10 @@ std::size_t CpuAllocator::pool_bytes(MemoryPoolId id) const {
   return pool ? pool->heap.segment_bytes() : 0;
 }
 
+bool CpuAllocator::is_taken(MemoryPoolId id, const void* block) const {
+  const std::lock_guard lock(mutex_);
+  const Pool* const pool = find_pool(id);
+  return pool && pool->cuts.find(block);
+}
+
 }  // namespace ct::detail

@@ -12,6 +12,7 @@
 #include <cotangent/core/base/step_draws_internal.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/capture.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
@@ -41,6 +42,11 @@ std::string key_of(const std::vector<Tensor>& inputs, const std::string& values)
     for (int i = 0; i < t.dim(); ++i) append(key, t.size(i)), append(key, t.stride(i));
   }
   return key;
+}
+
+bool fusion_wanted() {
+  const char* const variable = std::getenv("COTANGENT_FUSION");
+  return !variable || std::string_view(variable) != "off";
 }
 
 // A copy in the same layout, where elements have a place each.
@@ -89,6 +95,7 @@ struct StepProgram::Impl {
   void make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again);
   void place(Device device);
   void clear();
+  const FusionPlan* plan() const { return last && last->list ? last->list->plan() : nullptr; }
 
   const CaptureOptions options;
   std::int64_t check_every = options.check_every;
@@ -247,6 +254,12 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
     Recorded::Effect reserve{0, -1, [draws] { default_generator().reserve(draws); }, {}};
     fresh->effects.insert(fresh->effects.begin(), std::move(reserve));
   }
+  std::string differing;
+  if (before) {
+    differing = difference(*before, *fresh);
+    fresh->confirmed = differing.empty();
+    if (fresh->confirmed) fresh->make_list(options.fuse && fusion_wanted(), stream);
+  }
   for (std::size_t i = 0; i < versions.size(); ++i)
     CT_CHECK(!fresh->inputs[i].defined() || fresh->inputs[i].impl()->storage->version() == versions[i],
              CaptureError, kOp, "the step changes its argument ", i,
@@ -264,9 +277,6 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
   fresh->number = number = ++made, ++since_replay;
   fresh->used = ++clock;
   if (before) {
-    const std::string differing = difference(*before, *fresh);
-    fresh->confirmed = differing.empty();
-    if (fresh->confirmed) fresh->list = std::make_unique<CallList>(device, fresh->calls);
     if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
   }
   std::vector<Tensor> results = fresh->results;
@@ -403,9 +413,21 @@ void StepProgram::reset() { impl_->clear(); }
 
 std::vector<std::string> StepProgram::kernels() const {
   std::vector<std::string> names;
-  if (impl_->last)
-    for (const RecordedCall& call : impl_->last->calls) names.push_back(call.name());
+  if (!impl_->last) return names;
+  const FusionPlan* const plan = impl_->plan();
+  for (std::size_t i = 0; i < impl_->last->calls.size(); ++i) {
+    if (!plan || plan->group_of[i] == FusionPlan::kNone)
+      names.push_back(impl_->last->calls[i].name());
+    else if (const FusedCalls* const group = plan->ending_with(i))
+      names.push_back(group->name(impl_->last->calls));
+  }
   return names;
+}
+
+std::string StepProgram::explain_fusion() const {
+  const FusionPlan* const plan = impl_->plan();
+  if (plan) return explain(*plan, impl_->last->calls);
+  return impl_->last && impl_->last->confirmed ? "fusion is off\n" : "not captured yet\n";
 }
 
 std::string StepProgram::dot() const {
@@ -427,7 +449,8 @@ std::string StepProgram::dot() const {
 
 std::size_t StepProgram::memory() const {
   std::size_t bytes = 0;
-  for (const auto& r : impl_->recorded) bytes += memory_pool_bytes(r->device, r->pool);
+  for (const auto& r : impl_->recorded)
+    bytes += memory_pool_bytes(r->device, r->pool) + memory_pool_bytes(r->device, r->scratch);
   return bytes;
 }
 

@@ -107,13 +107,16 @@ struct Recorded {
 
   /// A guard that does not hold; `what` is null where all do.
   Guard obstacle() const;
+  /// Makes the list of the calls, grouped where `fused`, and on a GPU the graph of it where there are groups.
+  void make_list(bool fused, const Stream& stream);
 
   std::string key;
   Device device;
-  MemoryPoolId pool = 0;
+  MemoryPoolId pool = 0, scratch = 0;  // of the step; of kernels in a graph that is made of the list
   std::vector<Tensor> inputs, results;
   std::vector<RecordedCall> calls;
   std::unordered_set<std::uint64_t> outside;  // storages that were there before
+  std::unordered_set<std::uint64_t> passing;  // made in the step, and gone at its end
   std::vector<Ref<Storage>> held;
   std::vector<Written> written;
   std::vector<Effect> effects;
@@ -163,6 +166,7 @@ class StepRecorder final : public CallRecorder, public Recording {
 
  private:
   void see(const OpDef& op, const Tensor& t);
+  void find_passing();
   void add_leaf(const Tensor& leaf);
 
   Recorded& to_;
@@ -173,7 +177,9 @@ class StepRecorder final : public CallRecorder, public Recording {
   Watcher& watcher_;
   int next_slot_ = 2;
   std::unordered_map<std::uint64_t, std::uint32_t>
-      versions_;  // of what was there before, when it was seen first
+      versions_;             // of what was there before, when it was seen first
+  std::vector<Place> made_;  // memory of the step's own, in the order in which it was seen
+  std::unordered_set<std::uint64_t> known_;
   std::unordered_set<const void*> start_gradients_;
   std::unordered_set<const void*> read_gradients_;
   std::vector<const TensorImpl*> outputs_;  // of the call that runs

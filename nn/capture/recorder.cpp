@@ -1,7 +1,11 @@
 #include <algorithm>
+#include <map>
+#include <ranges>
 
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/runtime_internal.h>
+#include <cotangent/core/memory/pool_blocks_internal.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 
 namespace ct::detail {
@@ -136,6 +140,7 @@ void StepRecorder::see(const OpDef& op, const Tensor& t) {
   if (mailbox_.holds(storage.data())) return;
   const std::uint64_t id = storage.id();
   const bool made_here = reinterpret_cast<std::uintptr_t>(storage.stream().native) == home_ && id > first_;
+  if (made_here && known_.insert(id).second) made_.emplace_back(t);
   if (made_here || !to_.outside.insert(id).second) return;
   // A handle of a gradient would be counted where the tape asks whether it may add to it in place.
   if (start_gradients_.contains(storage.data())) return read_gradients_.insert(storage.data()), void();
@@ -156,6 +161,25 @@ void StepRecorder::finish() {
     if (const std::uint32_t more = storage->version() - versions_.at(storage->id()))
       to_.written.push_back({storage, more});
   to_.calls = std::move(calls);
+  find_passing();
+}
+
+// A storage is gone where its block is not handed out, or was handed out again.
+void StepRecorder::find_passing() {
+  std::map<const char*, const char*> later;  // ranges, apart from each other: begin and end
+  for (const Place& p : std::views::reverse(made_)) {
+    const char *const begin = static_cast<const char*>(p.data), *const end = begin + p.bytes;
+    auto next = later.lower_bound(begin);
+    if (next != later.begin() && std::prev(next)->second > begin) --next;
+    const bool again = next != later.end() && next->first < end;
+    if (again || !is_taken(stream_.device, to_.pool, p.data)) to_.passing.insert(p.storage);
+    const char *first = begin, *last = end;
+    while (next != later.end() && next->first < end) {
+      first = std::min(first, next->first), last = std::max(last, next->second);
+      next = later.erase(next);
+    }
+    later.emplace(first, last);
+  }
 }
 
 // ---- Recorded -------------------------------------------------------------------------------------------
@@ -163,7 +187,34 @@ void StepRecorder::finish() {
 Recorded::~Recorded() {
   if (executable) runtime::executable_destroy(executable);
   if (graph) runtime::graph_destroy(graph);
-  if (pool != 0) release_memory_pool(device, pool);
+  for (const MemoryPoolId id : {pool, scratch})
+    if (id != 0) release_memory_pool(device, id);
+}
+
+// Kernels of the list that allocate find memory that no value of the step has: its own pool thinks that memory free which values
+// between use.
+void Recorded::make_list(bool fused, const Stream& stream) {
+  auto plan =
+      fused ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, worth_fusing(device))) : nullptr;
+  list = std::make_unique<CallList>(device, calls, std::move(plan));
+  if (!graph || !fused || !list->plan()->any()) return;
+  const DeviceGuard guard(device);
+  void* again = nullptr;
+  {
+    const NoGrad off;
+    const MemoryPoolGuard memory(device, scratch = make_memory_pool(device));
+    const StreamGuard on(stream);
+    runtime::capture_begin(stream.native);
+    struct End {
+      void *stream, *&graph;
+      ~End() { graph = runtime::capture_end(stream); }
+    } end{stream.native, again};
+    for (std::size_t i = 0; i < list->size(); ++i) list->run(i);
+  }
+  CT_CHECK(again, CaptureError, "capture",
+           "a fused step can't be made a graph; CaptureOptions::fuse = false does without");
+  std::swap(graph, again);
+  runtime::graph_destroy(again);
 }
 
 Recorded::Guard Recorded::obstacle() const {

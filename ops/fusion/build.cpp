@@ -34,7 +34,8 @@ int Builder::step(const char* name, const elementwise::FormulaRecord& formula,
   chain::Step step{.name = name,
                    .formula = &formula,
                    .numbers = numbers,
-                   .operand_count = static_cast<int>(operands.size())};
+                   .operand_count = static_cast<int>(operands.size()),
+                   .rough = rough};
   std::copy(operands.begin(), operands.end(), step.operands);
   return program_.add(step, dtype);
 }
@@ -54,8 +55,7 @@ int Builder::call(const OpDef& op, AttrsView attrs, std::span<const int> operand
 }
 
 int Builder::gradient(const OpDef& op, AttrsView attrs, std::span<const int> operands, int result, int k,
-                      int cotangent) {
-  const DType wanted = dtype(operands[static_cast<std::size_t>(k)]);
+                      int cotangent, DType wanted) {
   if (op.converts) return dtype(cotangent) == wanted ? cotangent : convert(cotangent, wanted);
   const MapRecord* const record = elementwise::formulas_of(op);
   if (!record || k >= record->gradients) return -1;
@@ -64,10 +64,14 @@ int Builder::gradient(const OpDef& op, AttrsView attrs, std::span<const int> ope
   if (of.formula.text.empty()) return -1;
   std::array<int, kMostOperands> values{};
   std::size_t count = 0;
-  for (const char* at = of.operands; *at; ++at)
-    values[count++] = *at == 'g'   ? cotangent
-                      : *at == 'y' ? result
-                                   : operands[static_cast<std::size_t>(*at - '0')];
+  for (const char* at = of.operands; *at; ++at) {
+    values[count] = *at == 'g'   ? cotangent
+                    : *at == 'y' ? result
+                                 : operands[static_cast<std::size_t>(*at - '0')];
+    if (values[count++] < 0) return -1;
+  }
+  elementwise::Compute compute;
+  if (!chain::computable(of.formula, dtype(values[count - 1]), compute)) return -1;
   return step(op.name, of.formula, of.numbers ? *of.numbers : elementwise::parameters_of(attrs),
               {values.data(), count}, wanted);
 }
@@ -148,7 +152,7 @@ Gradients backward_program(const Formula& f, std::uint32_t needed, std::uint32_t
     for (std::size_t k = 0; k < call.operands.size(); ++k)
       if (const int v = call.operands[k]; leads[static_cast<std::size_t>(v)] && is_floating(f.dtype(v)))
         flow(v, b.gradient(*call.op, call.view(), {operands.data(), call.operands.size()}, here(result),
-                           static_cast<int>(k), g));
+                           static_cast<int>(k), g, f.dtype(v)));
   }
 
   Gradients result;

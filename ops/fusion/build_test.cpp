@@ -278,7 +278,8 @@ chain::Program all_formulas(DType dtype) {
     if (y < 0) continue;
     sum = b.sum(sum, b.convert(y, dtype));
     for (int k = 0; k < static_cast<int>(operands.size()); ++k)
-      if (const int dx = b.gradient(*op, numbers, operands, y, k, inputs[1]); dx >= 0) sum = b.sum(sum, dx);
+      if (const int dx = b.gradient(*op, numbers, operands, y, k, inputs[1], dtype); dx >= 0)
+        sum = b.sum(sum, dx);
   }
   return b.finish({sum});
 }

@@ -185,7 +185,8 @@ class Pass {
 };
 
 bool run_chain_cpu(const Program& p, std::span<const Tensor* const> outputs,
-                   std::span<const Tensor* const> inputs) {
+                   std::span<const Tensor* const> inputs, bool only_prepare) {
+  if (only_prepare) return true;
   static_assert(sizeof(Call) < 64 << 10, "it lies on the stack");
   Call c(p);
   const Tensor* tensors[kMaxOperands];

@@ -84,6 +84,12 @@ template <> struct As<bool> {
   template <class V> static __device__ __forceinline__ bool of(V x) { return x.v != 0; }
   static __device__ __forceinline__ bool of(bool x) { return x; }
 };
+// Keeps a value from being contracted with what comes next.
+__device__ __forceinline__ bool apart(bool x) { return x; }
+template <class V> __device__ __forceinline__ V apart(V x) {
+  if constexpr (sizeof(x.v) == 8) asm("" : "+d"(x.v)); else asm("" : "+f"(x.v));
+  return x;
+}
 template <int bytes> struct Word { using type = uint4; };
 template <> struct Word<8> { using type = uint2; };
 template <> struct Word<4> { using type = unsigned; };
@@ -158,10 +164,11 @@ std::string cuda_text(const Program& p, const Variant& variant) {
       *new std::string(cat(kStandard, body(chain_formulas), body(chain_lane), kElements));
   std::string text = library, kernel, arguments;
   std::vector<const elementwise::FormulaRecord*> formulas;
-  bool rough = true;
+  bool rough = !p.round_between;
   for (int m = 0; m < outputs; ++m)
     rough = rough && is_low_precision(variant.storage[static_cast<std::size_t>(m)]);
-  text += cat("using R = Lane<float, ", rough, ">;\nusing D = Lane<double>;\n}  // namespace ct::chain\n");
+  text += cat("using R = Lane<float, ", rough,
+              ">;\nusing Q = Lane<float, true>;\nusing D = Lane<double>;\n}  // namespace ct::chain\n");
 
   for (int k = 0; k < operands; ++k)
     if (is_read(k)) arguments += cat(k < outputs ? "" : "const ", storage(k), "* p", k, ", ");
@@ -211,7 +218,8 @@ std::string cuda_text(const Program& p, const Variant& variant) {
       });
       const auto index = known - formulas.begin();
       if (known == formulas.end()) formulas.push_back(step.formula);
-      const std::string_view x = p.dtypes[step.operands[step.operand_count - 1]] == DType::f64 ? "D" : "R";
+      const bool in_f64 = p.dtypes[step.operands[step.operand_count - 1]] == DType::f64;
+      const std::string_view x = in_f64 ? "D" : step.rough ? "Q" : "R";
       value = cat("F", index, "::eval(");
       for (int k = 0; k < step.operand_count; ++k) value += cat("As<", x, ">::of(v", step.operands[k], "), ");
       for (const char which : {'p', 'q'}) {
@@ -224,6 +232,7 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     }
     if (rounds && is_low_precision(dtype))
       value = cat("R(wide(Narrow<", storage_name(dtype), ">::of(", value, ")))");
+    if (p.round_between && step.formula) value = cat("apart(", value, ')');
     kernel += cat("    const ", type(v), " v", v, " = ", value, ";\n");
   }
   for (int m = 0; m < outputs; ++m)
