@@ -175,8 +175,9 @@ void bind_capture(nb::module_& m) {
   using detail::StepProgram;
   nb::class_<StepProgram>(m, "StepProgram")
       .def("__init__",
-           [](StepProgram* self, int warmup, int recordings, bool enabled) {
-             new (self) StepProgram({.warmup = warmup, .recordings = recordings, .enabled = enabled});
+           [](StepProgram* self, int warmup, int recordings, bool enabled, bool fuse) {
+             new (self) StepProgram(
+                 {.warmup = warmup, .recordings = recordings, .enabled = enabled, .fuse = fuse});
            })
       .def("run",
            [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values,
@@ -192,6 +193,7 @@ void bind_capture(nb::module_& m) {
       .def("kernels", &StepProgram::kernels)
       .def("memory", &StepProgram::memory)
       .def("dot", &StepProgram::dot)
+      .def("explain_fusion", &StepProgram::explain_fusion)
       .def("reset", &StepProgram::reset);
   m.def("at_replay", [](nb::callable effect) { at_replay([effect = std::move(effect)] { effect(); }); });
 }

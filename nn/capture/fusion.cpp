@@ -154,14 +154,14 @@ bool Assembly::write(const Place& p, int value) {
     w.value = value;
     return true;
   }
-  for (const Value& in : inputs_)
-    if (in.place->storage == p.storage && !in.place->laid_out_as(p) && meet(*in.place, p))
-      return fail("writes what the group reads in another layout");
   written_.push_back({&p, value, at_});
   return true;
 }
 
 bool Assembly::add_step(Step step, DType dtype) {
+  const MapRecord* const record = elementwise::formulas_of(*step.call->op);
+  if (record && record->y.draws && !(step.written->strides == contiguous_strides(step.written->shape)))
+    return fail("draws for elements that are not in a row");
   if (steps_.size() == kMostSteps) return fail("has too many steps");
   step.value = static_cast<int>(dtypes_.size());
   dtypes_.push_back(dtype);
@@ -316,6 +316,7 @@ bool Assembly::finish(FusedCalls& group) {
   }
   if (!stays_in_order(outputs, firsts)) return false;
   fusion::Builder b;
+  b.draws = true;
   if (!build(b, values)) return false;
   for (int& r : results) r = values[static_cast<std::size_t>(r)];
   group.calls = members_;

@@ -33,12 +33,15 @@ class Builder {
   std::size_t steps() const { return program_.steps.size(); }
   /// For the steps from here on: chain::Step::rough.
   bool rough = false;
+  /// Whether calls that draw are steps. A program of them repeats its draws unless their state is live.
+  bool draws = false;
   /// The finished program. Throws as chain::finish().
   chain::Program finish(std::vector<int> outputs, bool round_between = false);
 
  private:
   int step(const char* name, const elementwise::FormulaRecord& formula,
-           const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype);
+           const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype,
+           const elementwise::Draw& draw = {});
   chain::Program program_;
 };
 

@@ -25,8 +25,9 @@ class _Place(int):  # of a tensor in a list
 class Captured:
     """A captured function; see capture()."""
 
-    def __init__(self, function: Callable[..., Any], warmup: int, recordings: int, enabled: bool) -> None:
-        self._function, self._program = function, StepProgram(warmup, recordings, enabled)
+    def __init__(self, function: Callable[..., Any], warmup: int, recordings: int, enabled: bool,
+                 fuse: bool) -> None:
+        self._function, self._program = function, StepProgram(warmup, recordings, enabled, fuse)
         self._results: dict[int, Any] = {}  # by the number of a recording: what it returns, with places for tensors
 
     def __call__(self, *args: Any, **more: Any) -> Any:
@@ -82,7 +83,7 @@ class Captured:
         return self._program.recordings()
 
     def kernels(self) -> list[str]:
-        """The calls of the recording that was used last: "linear", "relu", "relu'" (its backward), ..."""
+        """The calls of the recording that was used last: "linear", "relu", "relu'" (its backward), "fused(add, gelu)", ..."""
         return self._program.kernels()
 
     def memory(self) -> int:
@@ -93,13 +94,18 @@ class Captured:
         """The recording that was used last, in Graphviz's language."""
         return self._program.dot()
 
+    def explain_fusion(self) -> str:
+        """Which calls of the recording that was used last run as one pass over memory, and why the others do not."""
+        return self._program.explain_fusion()
+
     def reset(self) -> None:
         """Forgets all recordings."""
         self._program.reset()
         self._results.clear()
 
 
-def capture(function: Callable[..., Any], warmup: int = 1, recordings: int = 8, enabled: bool = True) -> Captured:
+def capture(function: Callable[..., Any], warmup: int = 1, recordings: int = 8, enabled: bool = True,
+            fuse: bool = True) -> Captured:
     """Makes a program of a function that does a whole step: forward, loss, backward, clipping, optimizer, schedule.
 
         @ct.capture
@@ -113,9 +119,10 @@ def capture(function: Callable[..., Any], warmup: int = 1, recordings: int = 8, 
     The first calls are plain steps (`warmup`), the next two are recorded and compared, those after them replay, without
     Python: on a GPU one CUDA graph, on the CPU the list of kernels, to the same bits. Results are detached, and valid until
     the next call: clone() what is to stay. What a replay can't do is refused with CaptureError: item() within the step,
-    state that goes on by assignment, an argument changed in place. at_replay() adds host code of one's own.
+    state that goes on by assignment, an argument changed in place. at_replay() adds host code of one's own. Calls element by
+    element that only hand values to one another run as one pass over memory, unless `fuse` is False.
     """
-    return Captured(function, warmup, recordings, enabled)
+    return Captured(function, warmup, recordings, enabled, fuse)
 
 
 def at_replay(effect: Callable[[], Any]) -> None:

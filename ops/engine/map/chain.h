@@ -30,6 +30,7 @@ struct Step {
   /// Null: the operand in the dtype of the result; without operands the number p.
   const elementwise::FormulaRecord* formula = nullptr;
   elementwise::Parameters numbers{};
+  elementwise::Draw draw{};  // of a formula that draws, which wants contiguous tensors
   int operand_count = 0;
   /// On a GPU, where the program rounds between steps: with the functions of Lane<float, true>, as kernels of 16 bits that
   /// move chunks.

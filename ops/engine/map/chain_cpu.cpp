@@ -2,6 +2,7 @@
 #include <memory>
 
 #include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/map/blocks_cpu.h>
@@ -146,6 +147,18 @@ class Pass {
       for (int k = 0; k < step.operand_count; ++k) {
         tile.in[k] = fetch_as(computes, step.operands[k], k);
         tile.step[k] = step_[step.operands[k]];
+      }
+      if (step.formula->draws) {
+        auto* const words = reinterpret_cast<std::uint32_t*>(
+            temporaries_ + static_cast<std::size_t>(step.operand_count) * c_.temporary_bytes);
+        tile.in[step.operand_count] = words;
+        tile.step[step.operand_count] = 1;
+        if (step.draw.threshold > 0) {
+          fill_words(step.draw.state.now(), static_cast<std::uint64_t>(first_), n_, words);
+          tile.last = static_cast<std::uint32_t>(step.draw.threshold - 1);
+        } else {  // none is drawn
+          std::fill_n(words, n_, ~std::uint32_t{0});
+        }
       }
       void* const result =
           same ? to : temporaries_ + std::size_t{elementwise::kMaxInputs} * c_.temporary_bytes;

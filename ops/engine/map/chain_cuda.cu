@@ -121,6 +121,13 @@ bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
     const Step& step = p.steps[s];
     const elementwise::Parameters& numbers = p.plans[s].numbers;
     if (step.operand_count == 0) arguments.emplace_back(step.numbers.p.to<double>());
+    if (step.formula && step.formula->draws) {
+      const GeneratorState& draw = step.draw.state;
+      for (const std::uint64_t word :
+           {static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(draw.live)), draw.seed, draw.offset,
+            step.draw.threshold})
+        arguments.emplace_back(static_cast<long long>(word));
+    }
     if (step.formula && names_number(step.formula->text, 'p')) arguments.emplace_back(numbers.p.to<double>());
     if (step.formula && names_number(step.formula->text, 'q')) arguments.emplace_back(numbers.q.to<double>());
   }
