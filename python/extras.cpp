@@ -182,11 +182,13 @@ void bind_capture(nb::module_& m) {
       .def(nb::init<>());
   using Body = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   nb::class_<StepProgram>(m, "StepProgram")
-      .def("__init__",
-           [](StepProgram* self, int warmup, int recordings, bool enabled, const CapturePool& pool) {
-             new (self)
-                 StepProgram({.warmup = warmup, .recordings = recordings, .enabled = enabled, .pool = pool});
-           })
+      .def(
+          "__init__",
+          [](StepProgram* self, int warmup, int recordings, bool enabled, bool fuse,
+             const CapturePool& pool) {
+            new (self) StepProgram(
+                {.warmup = warmup, .recordings = recordings, .enabled = enabled, .fuse = fuse, .pool = pool});
+          })
       .def("run",
            [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values, const Body& body) {
              const Released others;
@@ -204,6 +206,7 @@ void bind_capture(nb::module_& m) {
            [](const StepProgram& self, nb::handle path) {
              io::write_file(read_path({"write_dot", "path"}, path), self.dot());
            })
+      .def("explain_fusion", &StepProgram::explain_fusion)
       .def("reset", &StepProgram::reset);
   m.def("at_replay", [](std::function<void()> effect) { at_replay(std::move(effect)); });
 }

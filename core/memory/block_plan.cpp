@@ -54,7 +54,7 @@ BlockPlan::Turn::Turn(BlockPlan& plan, std::size_t bytes) : plan_(plan), stays_(
 BlockPlan::Turn::~Turn() { pool_on(plan_.device_) = plan_.goes_; }
 
 void BlockPlan::Turn::placed(const Storage& storage) {
-  plan_.blocks_.push_back({storage.bytes(), storage.data(), stays_});
+  plan_.blocks_.push_back({storage.bytes(), storage.id(), storage.data(), stays_});
   plan_.made_.insert(storage.id());
 }
 

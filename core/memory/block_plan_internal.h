@@ -22,6 +22,7 @@ class CT_API BlockPlan {
   /// A storage of the step, in the order of their births.
   struct Block {
     std::size_t bytes = 0;
+    std::uint64_t id = 0;
     const void* address = nullptr;
     bool stays = false;
   };

@@ -7,6 +7,7 @@
 #include <cotangent/core/base/generator_state.h>
 #include <cotangent/core/base/inline_vector.h>
 #include <cotangent/core/op/op_observer.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 
 namespace ct::detail {
 
@@ -104,7 +105,8 @@ void CallRecorder::end(const KernelCall& call) {
   ended(call);
 }
 
-CallList::CallList(const std::vector<RecordedCall>& calls) {
+CallList::CallList(const std::vector<RecordedCall>& calls, std::shared_ptr<FusionPlan> plan)
+    : plan_(std::move(plan)) {
   calls_.reserve(calls.size());
   for (const RecordedCall& call : calls) {
     Call& c = calls_.emplace_back();
@@ -116,6 +118,20 @@ CallList::CallList(const std::vector<RecordedCall>& calls) {
     if (storages_.size() == known) continue;
     for (const Tensor& t : c.results)
       if (t.defined() && t.impl()->storage->use_count() == 2) made.push_back(t.impl()->storage);
+  }
+  if (plan_) add_groups();
+}
+
+void CallList::add_groups() {
+  for (std::size_t k = 0; k < plan_->groups.size(); ++k) {
+    const FusedCalls& group = plan_->groups[k];
+    Group& g = groups_.emplace_back();
+    g.inputs = tensors(group.inputs), g.outputs = tensors(group.outputs);
+    for (const Tensor& t : g.inputs) g.arguments.push_back(&t);
+    std::vector<const Tensor*> outputs;
+    for (const Tensor& t : g.outputs) outputs.push_back(&t);
+    if (!chain::ready(group.program, outputs, g.arguments))
+      plan_->dissolve(k, "there is no compiler for the GPU's kernel");
   }
 }
 
@@ -133,6 +149,11 @@ std::vector<Tensor> CallList::tensors(const std::vector<Place>& list) {
 }
 
 bool CallList::run(std::size_t i) const {
+  if (plan_ && plan_->group_of[i] != FusionPlan::kNone) {
+    Group& g = groups_[plan_->group_of[i]];
+    if (const FusedCalls* const group = plan_->ending_with(i)) run_fused(*group, g.arguments, g.outputs);
+    return false;
+  }
   const Call& c = calls_[i];
   const RecordedCall& r = *c.call;
   InlineVector<Tensor, 4> results;

@@ -50,6 +50,9 @@ struct CaptureOptions {
   /// throws CaptureError: it finds what a recording can't see, a number that the step's host code has changed. 0: never, or
   /// as the environment variable COTANGENT_CHECK_CAPTURE says.
   int check_every = 0;
+  /// Calls element by element that only hand values to one another run as one pass over memory (Captured::explain_fusion()), to
+  /// the same bits. False, or COTANGENT_FUSION=off in the environment, runs each by itself.
+  bool fuse = true;
   /// Memory shared with other captured functions; one of its own unless it is given:
   ///
   ///     ct::CapturePool pool;
@@ -87,6 +90,7 @@ class CT_API StepProgram {
   std::vector<std::string> kernels() const;
   std::size_t memory() const;
   std::string dot() const;
+  std::string explain_fusion() const;
   void reset();
 
  private:
@@ -176,7 +180,7 @@ class Captured {
   std::int64_t replays() const { return program_->replays(); }
   /// Recordings made so far. A count that goes on growing means that something changes from step to step.
   std::int64_t recordings() const { return program_->recordings(); }
-  /// The calls of the recording that was used last, in order: "linear", "relu", "relu'" (its backward), ...
+  /// The calls of the recording that was used last, in order: "linear", "relu", "relu'" (its backward), "fused(add, gelu)", ...
   std::vector<std::string> kernels() const { return program_->kernels(); }
   /// Bytes that the recordings hold of the device, their tensors and results. What they share, with one another and with
   /// other functions (CaptureOptions::pool), counts once.
@@ -186,6 +190,9 @@ class Captured {
   std::string dot() const { return program_->dot(); }
   /// Writes dot() to a file, which appears as a whole or not at all. Throws IoError.
   void write_dot(const std::string& path) const { io::write_file(path, dot()); }
+  /// Account of the recording that was used last: which calls run as one pass over memory, and of each other call, why it
+  /// does not.
+  std::string explain_fusion() const { return program_->explain_fusion(); }
   /// Forgets all recordings: the next calls warm up and record again.
   void reset() { program_->reset(); }
 

@@ -12,6 +12,7 @@
 #include <cotangent/core/base/step_draws_internal.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/capture.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
@@ -44,6 +45,11 @@ const std::string& key_of(const std::vector<Tensor>& inputs, const std::string& 
     add(t.strides().begin(), t.strides().size());
   }
   return key;
+}
+
+bool fusion_wanted() {
+  const char* const variable = std::getenv("COTANGENT_FUSION");
+  return !variable || std::string_view(variable) != "off";
 }
 
 // A copy in the same layout, where elements have a place each.
@@ -83,6 +89,7 @@ struct StepProgram::Impl {
   void make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again);
   void place(Device device);
   void clear();
+  const FusionPlan* plan() const { return last && last->list ? last->list->plan() : nullptr; }
 
   const CaptureOptions options;
   const std::shared_ptr<StepMemory> memory;
@@ -214,6 +221,8 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
       ~Finish() {
         const bool strays = plan.finish();
         recorded.blocks = std::move(plan.blocks());
+        for (const BlockPlan::Block& block : recorded.blocks)
+          if (!block.stays) recorded.passing.insert(block.id);
         if (!strays || !recorded.shared) return;
         recorded.alone = true;
         self.memory->renew(self.device);
@@ -254,7 +263,7 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
   if (before) {
     const std::string differing = difference(*before, *fresh);
     fresh->confirmed = differing.empty();
-    if (fresh->confirmed) fresh->list = std::make_unique<CallList>(fresh->calls);
+    if (fresh->confirmed) fresh->make_list(options.fuse && fusion_wanted());
     if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
   }
   std::vector<Tensor> results = fresh->results;
@@ -441,9 +450,21 @@ void StepProgram::reset() { impl_->clear(); }
 
 std::vector<std::string> StepProgram::kernels() const {
   std::vector<std::string> names;
-  if (impl_->last)
-    for (const RecordedCall& call : impl_->last->calls) names.push_back(call.name());
+  if (!impl_->last) return names;
+  const FusionPlan* const plan = impl_->plan();
+  for (std::size_t i = 0; i < impl_->last->calls.size(); ++i) {
+    if (!plan || plan->group_of[i] == FusionPlan::kNone)
+      names.push_back(impl_->last->calls[i].name());
+    else if (const FusedCalls* const group = plan->ending_with(i))
+      names.push_back(group->name(impl_->last->calls));
+  }
   return names;
+}
+
+std::string StepProgram::explain_fusion() const {
+  const FusionPlan* const plan = impl_->plan();
+  if (plan) return explain(*plan, impl_->last->calls);
+  return impl_->last && impl_->last->confirmed ? "fusion is off\n" : "not captured yet\n";
 }
 
 std::string StepProgram::dot() const {

@@ -182,6 +182,8 @@ struct Recorded {
     bool returns = true;
   };
   Obstacle obstacle() const;
+  /// Makes the list of the calls, grouped where `fused`.
+  void make_list(bool fused);
 
   std::string key;
   Device device;
@@ -192,6 +194,7 @@ struct Recorded {
   std::vector<Tensor> inputs, results;
   std::vector<RecordedCall> calls;
   std::unordered_set<std::uint64_t> outside;  // storages that were there before
+  std::unordered_set<std::uint64_t> passing;  // made in the step, and gone at its end
   std::vector<std::shared_ptr<const Held>> held;
   std::vector<const Held*> others;  // those that somebody else has to hold
   std::vector<Written> written;

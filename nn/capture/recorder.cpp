@@ -2,6 +2,7 @@
 
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/device/runtime_internal.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 
 namespace ct::detail {
@@ -186,6 +187,12 @@ Held::~Held() {
 Recorded::~Recorded() {
   if (executable) runtime::executable_destroy(executable);
   if (pool != 0) release_memory_pool(device, pool);
+}
+
+void Recorded::make_list(bool fused) {
+  auto plan =
+      fused ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, worth_fusing(device))) : nullptr;
+  list = std::make_unique<CallList>(calls, std::move(plan));
 }
 
 Recorded::Obstacle Recorded::obstacle() const {

@@ -43,6 +43,16 @@ def test_a_captured_step_ends_in_the_bits_of_the_step():
     assert "linear'" in step.kernels() and "->" in step.dot()
 
 
+def test_formulas_of_a_step_are_fused_and_explained():
+    x, results = ct.randn(64, 64), []
+    for fuse in (True, False):
+        step = ct.capture(lambda a: ct.tanh(a * 2 + 1) - a, fuse=fuse)
+        results.append([step(x).tolist() for _ in range(5)])
+        assert step.kernels() == (["fused(mul_scalar, add_scalar, tanh, sub)"] if fuse else ["mul_scalar", "add_scalar", "tanh", "sub"])
+        assert ("one pass over f32 [64, 64]" if fuse else "fusion is off") in step.explain_fusion()
+    assert results[0] == results[1]
+
+
 def test_arguments_and_results_of_every_form():
     @ct.capture
     def f(pair, scale=1.0, *, kind="add"):
