@@ -156,9 +156,10 @@ void train(const Settings& s) {
     }
     if (step % std::max<std::int64_t>(1, s.steps / 12) == 0 && runs > 0) {
       const auto whole = static_cast<double>(lengths.size() - 1);
-      std::printf("step %6lld  runs %4d  the last %2.0f balanced for %5.1f steps of 500\n",
+      std::printf("step %6lld  runs %4d  the last %2.0f balanced for %5.1f steps of 500%s\n",
                   static_cast<long long>(step), runs, whole,
-                  std::accumulate(lengths.begin(), lengths.end() - 1, 0.0) / whole);
+                  std::accumulate(lengths.begin(), lengths.end() - 1, 0.0) / whole,
+                  limit_share(device).c_str());
       std::fflush(stdout);
     }
   }

@@ -7,6 +7,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/core/op/op_observer.h>
 #include <cotangent/nn/capture/capture.h>
+#include <cotangent/nn/profile/profile.h>
 #include <cotangent/ops/autocast.h>
 
 #include "tests/capture_testing.h"
@@ -236,6 +237,26 @@ void check_observed(Device device) {
 
 TEST_CASE("observers see the kernels of a replay", "[capture]") { check_observed(cpu); }
 TEST_CASE("observers see the kernels of a replay on a GPU", "[capture][cuda]") { check_observed(cuda(0)); }
+
+TEST_CASE("kernels of a replay have ops in a profile", "[capture][profile][cuda]") {
+  const std::vector<Batch> data = batches(2, 7, cuda(0));
+  Net net({.device = cuda(0)});
+  auto step = net.captured();
+  for (std::size_t i = 0; i < 6; ++i) step(data[i % 2].x, data[i % 2].y);
+  const Profile p = profile([&] {
+    for (std::size_t i = 0; i < 10; ++i) step(data[i % 2].x, data[i % 2].y);
+  });
+  std::int64_t all = 0, none = 0;
+  for (const ProfileRow& row : p.rows()) {
+    all += row.kernels;
+    if (row.op == "(no op)") none += row.kernels;
+  }
+  if (all > 0) CHECK(all > 200);  // events tell no kernels
+  CHECK(none <= 10);              // the mailbox's copies
+  CHECK(step.recordings() == 2);
+  step(data[0].x, data[0].y);  // a graph again
+  CHECK(step.replays() == 14);
+}
 
 TEST_CASE("several captured functions share a model", "[capture]") {
   const std::vector<Batch> data = batches(8);
