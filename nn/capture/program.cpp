@@ -8,6 +8,7 @@
 
 #include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/base/per_thread.h>
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/base/step_draws_internal.h>
 #include <cotangent/core/device/runtime_internal.h>
@@ -23,9 +24,12 @@ constexpr const char* kOp = "capture";
 
 // Everything that a recording holds for and the call shows; the rest is asked by Recorded::obstacle().
 const std::string& key_of(const std::vector<Tensor>& inputs, const std::string& values) {
-  thread_local std::string key;  // keeps its memory
+  struct Buffer {
+    std::string text;
+  };
+  std::string& key = per_thread<Buffer>().text;  // keeps its memory
   key = values;
-  const auto add = [](const auto* from, std::size_t count) {
+  const auto add = [&key](const auto* from, std::size_t count) {
     key.append(reinterpret_cast<const char*>(from), count * sizeof *from);
   };
   const AutocastMode& mode = autocast_mode();
