@@ -330,8 +330,8 @@ bool Assembly::finish(FusedCalls& group) {
 class Planner {
  public:
   Planner(const std::vector<RecordedCall>& calls, const std::unordered_set<std::uint64_t>& passing,
-          std::int64_t least)
-      : calls_(calls), passing_(passing), least_(least) {
+          Worth worth)
+      : calls_(calls), passing_(passing), worth_(worth) {
     for (std::size_t i = 0; i < calls.size(); ++i)
       calls[i].for_each_place([&](const Place& p) {
         std::vector<std::size_t>& list = accesses_[p.storage];
@@ -364,8 +364,14 @@ class Planner {
         plan_.reasons[i] = alone.why();
         return;
       }
-      if (alone.numel() < least_) {
+      if (alone.numel() < worth_.elements) {
         plan_.reasons[i] = cat("has ", alone.numel(), " elements, which is too few to gain");
+        return;
+      }
+      bool low = false;
+      calls_[i].for_each_place([&](const Place& p) { low = low || is_low_precision(p.dtype); });
+      if (low && !worth_.low) {
+        plan_.reasons[i] = "is of 16 bits, whose rounding takes a CPU as long as a pass over memory";
         return;
       }
     }
@@ -413,7 +419,7 @@ class Planner {
 
   const std::vector<RecordedCall>& calls_;
   const std::unordered_set<std::uint64_t>& passing_;
-  const std::int64_t least_;
+  const Worth worth_;
   Accesses accesses_;
   std::vector<std::vector<std::size_t>> groups_;  // calls; those that were taken into others are empty
   std::unordered_map<std::uint64_t, std::size_t> of_storage_;  // the group that touched it last
@@ -422,11 +428,9 @@ class Planner {
 
 }  // namespace
 
-std::int64_t worth_fusing(Device device) { return device.is_cpu() ? 2048 : 1; }
-
 FusionPlan plan_fusion(const std::vector<RecordedCall>& calls,
-                       const std::unordered_set<std::uint64_t>& passing, std::int64_t least) {
-  return Planner(calls, passing, least).run();
+                       const std::unordered_set<std::uint64_t>& passing, Worth worth) {
+  return Planner(calls, passing, worth).run();
 }
 
 }  // namespace ct::detail

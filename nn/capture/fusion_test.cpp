@@ -10,6 +10,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/jit/build_internal.h>
 #include <cotangent/core/op/op_observer.h>
 #include <cotangent/ops/autocast.h>
 
@@ -46,6 +47,12 @@ struct Outcome {
   std::string account;
 };
 
+// Small tensors are worth no group on a CPU, and 16 bits neither: here they are.
+struct Fusion {
+  explicit Fusion(const char* how) { ::setenv("COTANGENT_FUSION", how, 1); }
+  ~Fusion() { ::unsetenv("COTANGENT_FUSION"); }
+};
+
 Outcome run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {
   Outcome out;
   manual_seed(6);
@@ -65,6 +72,7 @@ std::vector<Tensor> inputs_of(Device device, DType dtype = f32, const Shape& sha
 // The groups of a step, whose bits are those of the plain step after each.
 std::vector<std::string> groups(const Make& make, const std::vector<Tensor>& inputs,
                                 std::string* account = nullptr) {
+  const Fusion all("all");
   const Outcome plain = run(make, inputs, {.enabled = false}), fused = run(make, inputs, {});
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     INFO("step " << i << '\n' << fused.account);
@@ -300,9 +308,10 @@ void check_ways_out(Device device) {
     CHECK((off.steps == plain.steps));
     CHECK(off.account == "fusion is off\n");
     CHECK(plain.account == "not captured yet\n");
-    ::setenv("COTANGENT_FUSION", "off", 1);
-    const Outcome unset = run(make, in, {});
-    ::unsetenv("COTANGENT_FUSION");
+    const Outcome unset = [&] {
+      const Fusion none("off");
+      return run(make, in, {});
+    }();
     CHECK(unset.account == "fusion is off\n");
     CHECK((unset.steps == plain.steps));
   }
@@ -312,6 +321,27 @@ void check_ways_out(Device device) {
     CHECK_THAT(account, Contains("one pass over f32 [45, 47]"));
     CHECK_THAT(account, Contains("mean: is no formula of each element"));
     CHECK_THAT(account, Contains("not fused:"));
+  }
+  SECTION("what is no faster") {
+    if (device.is_cuda()) return;
+    CHECK_THAT(run(make, in, {}).account, Contains("has 2115 elements, which is too few to gain"));
+    const Outcome large = run(
+        [] {
+          return Program{{},
+                         [](const Tensor& x) -> std::vector<Tensor> { return {tanh(x * 2).to(bf16) + 1}; }};
+        },
+        inputs_of(device, f32, {128, 128}), {});
+    CHECK_THAT(large.account,
+               Contains("copy: is of 16 bits") && Contains("one pass over f32 [128, 128], 2 steps"));
+  }
+  SECTION("a GPU without a compiler") {
+    if (device.is_cpu()) return;
+    const std::string before = jit::variable("COTANGENT_NVCC");
+    ::setenv("COTANGENT_NVCC", "/nowhere/nvcc", 1);
+    std::string account;
+    CHECK(groups(make, in, &account).empty());
+    before.empty() ? ::unsetenv("COTANGENT_NVCC") : ::setenv("COTANGENT_NVCC", before.c_str(), 1);
+    CHECK_THAT(account, Contains("there is no compiler"));
   }
   SECTION("a watched replay") {
     struct Watch final : OpObserver {
@@ -420,6 +450,7 @@ void check_random(Device device, unsigned count) {
     last = static_cast<unsigned>(std::stoul(text.substr(dash == std::string::npos ? 0 : dash + 1)));
     if (dash != std::string::npos) first = static_cast<unsigned>(std::stoul(text));
   }
+  const Fusion all("all");
   std::size_t fused = 0;
   for (unsigned number = first; number < last; ++number) {
     const Make make = random_program(number, device);

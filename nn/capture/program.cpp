@@ -12,7 +12,6 @@
 #include <cotangent/core/base/step_draws_internal.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/capture.h>
-#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
@@ -44,9 +43,12 @@ std::string key_of(const std::vector<Tensor>& inputs, const std::string& values)
   return key;
 }
 
-bool fusion_wanted() {
+// Null where calls run one by one.
+std::optional<Worth> worth_fusing(bool wanted, Device device) {
   const char* const variable = std::getenv("COTANGENT_FUSION");
-  return !variable || std::string_view(variable) != "off";
+  const std::string_view how = variable ? variable : "";
+  if (!wanted || how == "off") return {};
+  return how == "all" ? Worth{} : Worth::on(device);
 }
 
 // A copy in the same layout, where elements have a place each.
@@ -258,7 +260,7 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
   if (before) {
     differing = difference(*before, *fresh);
     fresh->confirmed = differing.empty();
-    if (fresh->confirmed) fresh->make_list(options.fuse && fusion_wanted(), stream);
+    if (fresh->confirmed) fresh->make_list(worth_fusing(options.fuse, device), stream);
   }
   for (std::size_t i = 0; i < versions.size(); ++i)
     CT_CHECK(!fresh->inputs[i].defined() || fresh->inputs[i].impl()->storage->version() == versions[i],

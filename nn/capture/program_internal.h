@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,6 +14,7 @@
 #include <cotangent/core/device/recording.h>
 #include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/capture/calls_internal.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 
 // Parts of a captured function (program.cpp).
 
@@ -107,8 +109,8 @@ struct Recorded {
 
   /// A guard that does not hold; `what` is null where all do.
   Guard obstacle() const;
-  /// Makes the list of the calls, grouped where `fused`, and on a GPU the graph of it where there are groups.
-  void make_list(bool fused, const Stream& stream);
+  /// Makes the list of the calls, grouped where that is of worth, and on a GPU the graph of it where there are groups.
+  void make_list(const std::optional<Worth>& worth, const Stream& stream);
 
   std::string key;
   Device device;

@@ -5,7 +5,6 @@
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/core/memory/pool_blocks_internal.h>
-#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 
 namespace ct::detail {
@@ -193,11 +192,10 @@ Recorded::~Recorded() {
 
 // Kernels of the list that allocate find memory that no value of the step has: its own pool thinks that memory free which values
 // between use.
-void Recorded::make_list(bool fused, const Stream& stream) {
-  auto plan =
-      fused ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, worth_fusing(device))) : nullptr;
+void Recorded::make_list(const std::optional<Worth>& worth, const Stream& stream) {
+  auto plan = worth ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, *worth)) : nullptr;
   list = std::make_unique<CallList>(device, calls, std::move(plan));
-  if (!graph || !fused || !list->plan()->any()) return;
+  if (!graph || !worth || !list->plan()->any()) return;
   const DeviceGuard guard(device);
   void* again = nullptr;
   {
