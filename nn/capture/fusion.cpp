@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -219,32 +220,47 @@ bool Assembly::add_backward(const RecordedCall& c) {
   return any ? true : fail("has no gradient");
 }
 
-// The functions of a GPU's kernels of 16 bits depend on whether they move chunks: those that do take faster ones. False where
-// some elements take these and others not.
+// Whether a compiler may choose how a formula is rounded: which of its products it contracts with a sum.
+bool is_ambiguous(std::string_view text) {
+  bool calls = false;
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    const std::string_view before = text.substr(0, i);
+    if (text[i] == '(' && (std::isalnum(static_cast<unsigned char>(before.back())) || before.back() == '_'))
+      calls = calls || !(before.ends_with("where") || before.ends_with("abs"));
+  }
+  return calls || (text.find('*') != text.npos && text.find_first_of("+-") != text.npos);
+}
+
+// Whether all elements are moved by chunks of 16 bytes, as far as the last axis goes: by an op's own kernel where the tensor has the
+// shape of its result, and by the group's where it is broadcast.
+bool in_chunks(const Place& p, const Shape& shape, bool of_the_op) {
+  constexpr std::int64_t kChunk = 8;
+  if (ct::numel(p.shape) == 1) return true;
+  if (!(p.strides == contiguous_strides(p.shape)) || Reach(p).begin % (kChunk * size_of(p.dtype)) != 0)
+    return false;
+  if (p.shape == shape) return ct::numel(shape) % kChunk == 0;
+  return !of_the_op && shape[shape.size() - 1] % kChunk == 0;
+}
+
+// On a GPU a formula's bits may depend on what it is compiled with. Those of f32 and 16 bits are known to agree where both the
+// op's kernel and the group's move chunks (ops/fusion/build_test.cpp); there 16 bits take faster functions.
 bool Assembly::set_lanes(fusion::Builder& b, const Step& step) {
   b.rough = false;
   const Place& y = *step.written;
-  if (y.device.is_cpu() || step.call->op->converts || !is_low_precision(step.read.back()->dtype)) return true;
+  if (y.device.is_cpu() || step.call->op->converts) return true;
   const MapRecord& record = *elementwise::formulas_of(*step.call->op);
   const FormulaRecord& formula = step.operand < 0 ? record.y : record.gradient[step.operand].formula;
-  const std::string_view text = formula.text;
-  const bool calls = std::adjacent_find(text.begin(), text.end(), [](char a, char c) {
-                       return c == '(' && (std::isalnum(static_cast<unsigned char>(a)) || a == '_');
-                     }) != text.end();
-  if (!calls || !formula.tiles->f32 || formula.tiles->predicate) return true;  // one kernel
-  constexpr std::int64_t kChunk = 8, kWorthTail = 1 << 16;                     // as map_cuda.cu
-  const std::int64_t n = ct::numel(y.shape);
-  bool whole = n % kChunk == 0;
-  std::vector<const Place*> all = step.read;
-  all.push_back(&y);
-  for (const Place* const p : all) {
-    if (p != &y && ct::numel(p->shape) == 1) continue;
-    if (!(p->shape == y.shape) || !(p->strides == contiguous_strides(p->shape)))
-      return fail("is of 16 bits in a layout of which a GPU's kernels move only a part by chunks");
-    whole = whole && Reach(*p).begin % (kChunk * size_of(p->dtype)) == 0;
-  }
-  if (n % kChunk != 0 && n >= kWorthTail) return fail("is of 16 bits and a size that leaves a rest");
-  b.rough = whole;
+  if (!is_ambiguous(formula.text)) return true;
+  const DType dtype = step.read.back()->dtype;
+  if (dtype == DType::f64) return fail("is a formula of f64 that a GPU's compiler may round in two ways");
+  const bool vectors = formula.tiles->f32 && !formula.tiles->predicate;
+  bool whole = in_chunks(y, *shape_, true);
+  for (const Place* const p : step.read) whole = whole && in_chunks(*p, *shape_, vectors);
+  for (const Value& in : inputs_) whole = whole && in_chunks(*in.place, *shape_, false);
+  if (!whole)
+    return fail(
+        "is a formula that a GPU's compiler may round in two ways, in a layout without chunks of 16 bytes");
+  b.rough = vectors && is_low_precision(dtype);
   return true;
 }
 

@@ -102,7 +102,7 @@ bool run(const Program& program, std::span<const Tensor* const> outputs,
 bool ready(const Program& program, std::span<const Tensor* const> outputs,
            std::span<const Tensor* const> inputs);
 
-/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, the sizes from axis
+/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, 0, the sizes from axis
 /// 1 on, the strides of each operand, and the numbers of steps that name them.
 struct Variant {
   int vector = 1;              // elements that a thread moves at once
