@@ -1,7 +1,6 @@
 #include <cotangent/nn/capture/fusion_internal.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <span>
@@ -220,17 +219,6 @@ bool Assembly::add_backward(const RecordedCall& c) {
   return any ? true : fail("has no gradient");
 }
 
-// Whether a compiler may choose how a formula is rounded: which of its products it contracts with a sum.
-bool is_ambiguous(std::string_view text) {
-  bool calls = false;
-  for (std::size_t i = 1; i < text.size(); ++i) {
-    const std::string_view before = text.substr(0, i);
-    if (text[i] == '(' && (std::isalnum(static_cast<unsigned char>(before.back())) || before.back() == '_'))
-      calls = calls || !(before.ends_with("where") || before.ends_with("abs"));
-  }
-  return calls || (text.find('*') != text.npos && text.find_first_of("+-") != text.npos);
-}
-
 // Whether all elements are moved by chunks of 16 bytes, as far as the last axis goes: by an op's own kernel where the tensor has the
 // shape of its result, and by the group's where it is broadcast.
 bool in_chunks(const Place& p, const Shape& shape, bool of_the_op) {
@@ -242,24 +230,25 @@ bool in_chunks(const Place& p, const Shape& shape, bool of_the_op) {
   return !of_the_op && shape[shape.size() - 1] % kChunk == 0;
 }
 
-// On a GPU a formula's bits may depend on what it is compiled with. Those of f32 and 16 bits are known to agree where both the
-// op's kernel and the group's move chunks (ops/fusion/build_test.cpp); there 16 bits take faster functions.
+// Bits of the op that runs alone, on a GPU. Where its kernel moves chunks, 16 bits take faster functions.
 bool Assembly::set_lanes(fusion::Builder& b, const Step& step) {
   b.rough = false;
   const Place& y = *step.written;
   if (y.device.is_cpu() || step.call->op->converts) return true;
   const MapRecord& record = *elementwise::formulas_of(*step.call->op);
   const FormulaRecord& formula = step.operand < 0 ? record.y : record.gradient[step.operand].formula;
-  if (!is_ambiguous(formula.text)) return true;
   const DType dtype = step.read.back()->dtype;
-  if (dtype == DType::f64) return fail("is a formula of f64 that a GPU's compiler may round in two ways");
+  const chain::Steady steady = chain::steadiness(formula.text, dtype);
+  if (steady == chain::Steady::everywhere) return true;
+  if (steady == chain::Steady::nowhere)
+    return fail("is a formula whose last bits depend on the kernel that a GPU's compiler puts it in");
   const bool vectors = formula.tiles->f32 && !formula.tiles->predicate;
   bool whole = in_chunks(y, *shape_, true);
   for (const Place* const p : step.read) whole = whole && in_chunks(*p, *shape_, vectors);
   for (const Value& in : inputs_) whole = whole && in_chunks(*in.place, *shape_, false);
   if (!whole)
     return fail(
-        "is a formula that a GPU's compiler may round in two ways, in a layout without chunks of 16 bytes");
+        "is a formula whose last bits are known in chunks of 16 bytes alone, which this layout has not");
   b.rough = vectors && is_low_precision(dtype);
   return true;
 }

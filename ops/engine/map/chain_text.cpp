@@ -165,6 +165,18 @@ bool names_number(std::string_view text, char number) {
   return false;
 }
 
+Steady steadiness(std::string_view text, DType dtype) {
+  bool calls = false;
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    const std::string_view before = text.substr(0, i);
+    if (text[i] == '(' && before.back() != ' ' && before.back() != '(')
+      calls = calls || !(before.ends_with("where") || before.ends_with("abs"));
+  }
+  const bool contracts = text.find('*') != text.npos && text.find_first_of("+-") != text.npos;
+  if (!calls && !contracts) return Steady::everywhere;
+  return dtype == DType::f64 || text.find("lerp(") != text.npos ? Steady::nowhere : Steady::in_chunks;
+}
+
 std::string cuda_text(const Program& p, const Variant& variant) {
   const int outputs = static_cast<int>(p.outputs.size()), operands = outputs + p.inputs, rank = variant.rank;
   const auto is_read = [&](int k) {
