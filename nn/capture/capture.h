@@ -51,7 +51,8 @@ struct CaptureOptions {
   /// as the environment variable COTANGENT_CHECK_CAPTURE says.
   int check_every = 0;
   /// Calls element by element that only hand values to one another run as one pass over memory (Captured::explain_fusion()), to
-  /// the same bits. False, or COTANGENT_FUSION=off in the environment, runs each by itself.
+  /// the same bits, where that is faster. False, or COTANGENT_FUSION=off in the environment, runs each by itself; COTANGENT_FUSION=all
+  /// fuses what is no faster, too.
   bool fuse = true;
   /// Memory shared with other captured functions; one of its own unless it is given:
   ///

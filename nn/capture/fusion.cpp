@@ -1,10 +1,10 @@
 #include <cotangent/nn/capture/fusion_internal.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -219,32 +219,37 @@ bool Assembly::add_backward(const RecordedCall& c) {
   return any ? true : fail("has no gradient");
 }
 
-// The functions of a GPU's kernels of 16 bits depend on whether they move chunks: those that do take faster ones. False where
-// some elements take these and others not.
+// Whether all elements are moved by chunks of 16 bytes, as far as the last axis goes: by an op's own kernel where the tensor has the
+// shape of its result, and by the group's where it is broadcast.
+bool in_chunks(const Place& p, const Shape& shape, bool of_the_op) {
+  constexpr std::int64_t kChunk = 8;
+  if (ct::numel(p.shape) == 1) return true;
+  if (!(p.strides == contiguous_strides(p.shape)) || Reach(p).begin % (kChunk * size_of(p.dtype)) != 0)
+    return false;
+  if (p.shape == shape) return ct::numel(shape) % kChunk == 0;
+  return !of_the_op && shape[shape.size() - 1] % kChunk == 0;
+}
+
+// Bits of the op that runs alone, on a GPU. Where its kernel moves chunks, 16 bits take faster functions.
 bool Assembly::set_lanes(fusion::Builder& b, const Step& step) {
   b.rough = false;
   const Place& y = *step.written;
-  if (y.device.is_cpu() || step.call->op->converts || !is_low_precision(step.read.back()->dtype)) return true;
+  if (y.device.is_cpu() || step.call->op->converts) return true;
   const MapRecord& record = *elementwise::formulas_of(*step.call->op);
   const FormulaRecord& formula = step.operand < 0 ? record.y : record.gradient[step.operand].formula;
-  const std::string_view text = formula.text;
-  const bool calls = std::adjacent_find(text.begin(), text.end(), [](char a, char c) {
-                       return c == '(' && (std::isalnum(static_cast<unsigned char>(a)) || a == '_');
-                     }) != text.end();
-  if (!calls || !formula.tiles->f32 || formula.tiles->predicate) return true;  // one kernel
-  constexpr std::int64_t kChunk = 8, kWorthTail = 1 << 16;                     // as map_cuda.cu
-  const std::int64_t n = ct::numel(y.shape);
-  bool whole = n % kChunk == 0;
-  std::vector<const Place*> all = step.read;
-  all.push_back(&y);
-  for (const Place* const p : all) {
-    if (p != &y && ct::numel(p->shape) == 1) continue;
-    if (!(p->shape == y.shape) || !(p->strides == contiguous_strides(p->shape)))
-      return fail("is of 16 bits in a layout of which a GPU's kernels move only a part by chunks");
-    whole = whole && Reach(*p).begin % (kChunk * size_of(p->dtype)) == 0;
-  }
-  if (n % kChunk != 0 && n >= kWorthTail) return fail("is of 16 bits and a size that leaves a rest");
-  b.rough = whole;
+  const DType dtype = step.read.back()->dtype;
+  const chain::Steady steady = chain::steadiness(formula.text, dtype);
+  if (steady == chain::Steady::everywhere) return true;
+  if (steady == chain::Steady::nowhere)
+    return fail("is a formula whose last bits depend on the kernel that a GPU's compiler puts it in");
+  const bool vectors = formula.tiles->f32 && !formula.tiles->predicate;
+  bool whole = in_chunks(y, *shape_, true);
+  for (const Place* const p : step.read) whole = whole && in_chunks(*p, *shape_, vectors);
+  for (const Value& in : inputs_) whole = whole && in_chunks(*in.place, *shape_, false);
+  if (!whole)
+    return fail(
+        "is a formula whose last bits are known in chunks of 16 bytes alone, which this layout has not");
+  b.rough = vectors && is_low_precision(dtype);
   return true;
 }
 
@@ -330,8 +335,8 @@ bool Assembly::finish(FusedCalls& group) {
 class Planner {
  public:
   Planner(const std::vector<RecordedCall>& calls, const std::unordered_set<std::uint64_t>& passing,
-          std::int64_t least)
-      : calls_(calls), passing_(passing), least_(least) {
+          Worth worth)
+      : calls_(calls), passing_(passing), worth_(worth) {
     for (std::size_t i = 0; i < calls.size(); ++i)
       calls[i].for_each_place([&](const Place& p) {
         std::vector<std::size_t>& list = accesses_[p.storage];
@@ -364,8 +369,14 @@ class Planner {
         plan_.reasons[i] = alone.why();
         return;
       }
-      if (alone.numel() < least_) {
+      if (alone.numel() < worth_.elements) {
         plan_.reasons[i] = cat("has ", alone.numel(), " elements, which is too few to gain");
+        return;
+      }
+      bool low = false;
+      calls_[i].for_each_place([&](const Place& p) { low = low || is_low_precision(p.dtype); });
+      if (low && !worth_.low) {
+        plan_.reasons[i] = "is of 16 bits, whose rounding takes a CPU as long as a pass over memory";
         return;
       }
     }
@@ -413,7 +424,7 @@ class Planner {
 
   const std::vector<RecordedCall>& calls_;
   const std::unordered_set<std::uint64_t>& passing_;
-  const std::int64_t least_;
+  const Worth worth_;
   Accesses accesses_;
   std::vector<std::vector<std::size_t>> groups_;  // calls; those that were taken into others are empty
   std::unordered_map<std::uint64_t, std::size_t> of_storage_;  // the group that touched it last
@@ -422,11 +433,9 @@ class Planner {
 
 }  // namespace
 
-std::int64_t worth_fusing(Device device) { return device.is_cpu() ? 2048 : 1; }
-
 FusionPlan plan_fusion(const std::vector<RecordedCall>& calls,
-                       const std::unordered_set<std::uint64_t>& passing, std::int64_t least) {
-  return Planner(calls, passing, least).run();
+                       const std::unordered_set<std::uint64_t>& passing, Worth worth) {
+  return Planner(calls, passing, worth).run();
 }
 
 }  // namespace ct::detail

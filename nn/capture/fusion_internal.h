@@ -37,12 +37,18 @@ struct FusionPlan {
   void dissolve(std::size_t k, const char* why);
 };
 
+/// From which calls on a group is faster than they are.
+struct Worth {
+  std::int64_t elements = 1;
+  bool low = true;  // of 16 bits
+
+  static Worth on(Device device) { return device.is_cpu() ? Worth{1 << 14, false} : Worth{}; }
+};
+
 /// Groups the calls of a step. `passing` are the storages that the step makes and that nothing holds when it has ended: a value
-/// in one of them that only the group reads is not written. Groups of fewer elements than `least` are none.
-CT_API FusionPlan plan_fusion(const std::vector<RecordedCall>& calls,
-                              const std::unordered_set<std::uint64_t>& passing, std::int64_t least);
-/// Elements from which on a group is faster than its calls.
-std::int64_t worth_fusing(Device device);
+/// in one of them that only the group reads is not written.
+FusionPlan plan_fusion(const std::vector<RecordedCall>& calls,
+                       const std::unordered_set<std::uint64_t>& passing, Worth worth);
 
 /// Account of a plan for people.
 std::string explain(const FusionPlan& plan, const std::vector<RecordedCall>& calls);

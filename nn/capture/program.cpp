@@ -13,7 +13,6 @@
 #include <cotangent/core/base/step_draws_internal.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/capture.h>
-#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
@@ -51,9 +50,12 @@ const std::string& key_of(const std::vector<Tensor>& inputs, const std::string& 
   return key;
 }
 
-bool fusion_wanted() {
+// Null where calls run one by one.
+std::optional<Worth> worth_fusing(bool wanted, Device device) {
   const char* const variable = std::getenv("COTANGENT_FUSION");
-  return !variable || std::string_view(variable) != "off";
+  const std::string_view how = variable ? variable : "";
+  if (!wanted || how == "off") return {};
+  return how == "all" ? Worth{} : Worth::on(device);
 }
 
 // A copy in the same layout, where elements have a place each.
@@ -267,7 +269,7 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
   if (before) {
     const std::string differing = difference(*before, *fresh);
     fresh->confirmed = differing.empty();
-    if (fresh->confirmed) fresh->make_list(options.fuse && fusion_wanted());
+    if (fresh->confirmed) fresh->make_list(worth_fusing(options.fuse, device));
     if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
   }
   std::vector<Tensor> results = fresh->results;

@@ -17,6 +17,7 @@
 #include <cotangent/core/device/recording.h>
 #include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/nn/capture/calls_internal.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 
 // Parts of a captured function (program.cpp).
 
@@ -182,8 +183,8 @@ struct Recorded {
     bool returns = true;
   };
   Obstacle obstacle() const;
-  /// Makes the list of the calls, grouped where `fused`.
-  void make_list(bool fused);
+  /// Makes the list of the calls, grouped where that is of worth.
+  void make_list(const std::optional<Worth>& worth);
 
   std::string key;
   Device device;

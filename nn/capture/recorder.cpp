@@ -2,7 +2,6 @@
 
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/device/runtime_internal.h>
-#include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 
 namespace ct::detail {
@@ -189,9 +188,8 @@ Recorded::~Recorded() {
   if (pool != 0) release_memory_pool(device, pool);
 }
 
-void Recorded::make_list(bool fused) {
-  auto plan =
-      fused ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, worth_fusing(device))) : nullptr;
+void Recorded::make_list(const std::optional<Worth>& worth) {
+  auto plan = worth ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, *worth)) : nullptr;
   list = std::make_unique<CallList>(calls, std::move(plan));
 }
 

@@ -16,7 +16,7 @@ struct Traits : elementwise::Formula {
   static constexpr std::int64_t kGrain = 16384;
 };
 /// The formula of forward, of x, and of backward, of the cotangent: y is linear in x.
-CT_MAP_FORMULA(Drop, Traits, 1, 1, (X x, auto dropped, X scale, X), return where(dropped, 0, x) * scale)
+CT_MAP_FORMULA(Drop, Traits, 1, 1, (X x, auto dropped, X p, X), return where(dropped, 0, x) * p)
 
 inline elementwise::Parameters numbers_of(const Attrs& attrs) {
   return {attrs.p < 1 ? 1 / (1 - attrs.p) : 0.0, 0};

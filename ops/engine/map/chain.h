@@ -102,7 +102,7 @@ bool run(const Program& program, std::span<const Tensor* const> outputs,
 bool ready(const Program& program, std::span<const Tensor* const> outputs,
            std::span<const Tensor* const> inputs);
 
-/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, the sizes from axis
+/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, 0, the sizes from axis
 /// 1 on, the strides of each operand, and the numbers of steps that name them.
 struct Variant {
   int vector = 1;              // elements that a thread moves at once
@@ -111,6 +111,11 @@ struct Variant {
   std::uint64_t repeated = 0;  // bit k: operand k (outputs, then inputs) is one number along the last axis
   std::vector<DType> storage;  // of the operands
 };
+/// Where a formula has the same bits in every kernel of a GPU: a compiler may choose which of its products it contracts with a sum,
+/// and chooses by what stands around it. `in_chunks` are those that were seen to agree where both kernels move chunks of 16 bytes, in
+/// f32 and 16 bits (ops/fusion/build_test.cpp).
+enum class Steady : std::uint8_t { everywhere, in_chunks, nowhere };
+Steady steadiness(std::string_view text, DType dtype);
 /// Whether a formula names its number p, or q.
 bool names_number(std::string_view text, char number);
 std::string cuda_text(const Program& program, const Variant& variant);

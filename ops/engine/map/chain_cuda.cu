@@ -114,6 +114,7 @@ bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
   for (const Tensor* const t : operands)
     if (t) arguments.emplace_back(*t);
   arguments.emplace_back(l.threads);
+  arguments.emplace_back(0);
   for (int d = 1; d < l.layout.rank; ++d) arguments.emplace_back(l.layout.sizes[d]);
   for (std::size_t k = 0; k < operands.size(); ++k)
     for (int d = 0; d < l.layout.rank && operands[k]; ++d) arguments.emplace_back(l.layout.strides[k][d]);

@@ -87,11 +87,10 @@ template <> struct As<bool> {
   template <class V> static __device__ __forceinline__ bool of(V x) { return x.v != 0; }
   static __device__ __forceinline__ bool of(bool x) { return x; }
 };
-// Keeps a value from being contracted with what comes next.
-__device__ __forceinline__ bool apart(bool x) { return x; }
-template <class V> __device__ __forceinline__ V apart(V x) {
-  if constexpr (sizeof(x.v) == 8) asm("" : "+d"(x.v)); else asm("" : "+f"(x.v));
-  return x;
+// Keeps a product from being contracted with the sum of a later step: `none` is 0, which no compiler knows.
+template <class V> __device__ __forceinline__ V apart(V x, long long none) {
+  if constexpr (sizeof(x.v) == 8) return V(__longlong_as_double(__double_as_longlong(x.v) ^ none));
+  else return V(__int_as_float(__float_as_int(x.v) ^ int(none)));
 }
 template <int bytes> struct Word { using type = uint4; };
 template <> struct Word<8> { using type = uint2; };
@@ -166,6 +165,18 @@ bool names_number(std::string_view text, char number) {
   return false;
 }
 
+Steady steadiness(std::string_view text, DType dtype) {
+  bool calls = false;
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    const std::string_view before = text.substr(0, i);
+    if (text[i] == '(' && before.back() != ' ' && before.back() != '(')
+      calls = calls || !(before.ends_with("where") || before.ends_with("abs"));
+  }
+  const bool contracts = text.find('*') != text.npos && text.find_first_of("+-") != text.npos;
+  if (!calls && !contracts) return Steady::everywhere;
+  return dtype == DType::f64 || text.find("lerp(") != text.npos ? Steady::nowhere : Steady::in_chunks;
+}
+
 std::string cuda_text(const Program& p, const Variant& variant) {
   const int outputs = static_cast<int>(p.outputs.size()), operands = outputs + p.inputs, rank = variant.rank;
   const auto is_read = [&](int k) {
@@ -190,7 +201,7 @@ std::string cuda_text(const Program& p, const Variant& variant) {
 
   for (int k = 0; k < operands; ++k)
     if (is_read(k)) arguments += cat(k < outputs ? "" : "const ", storage(k), "* p", k, ", ");
-  arguments += "long long n";
+  arguments += "long long n, long long none";
   for (int d = 1; d < rank; ++d) arguments += cat(", long long size", d);
   for (int k = 0; k < operands; ++k)
     for (int d = 0; d < rank && is_read(k); ++d) arguments += cat(", long long s", k, '_', d);
@@ -256,7 +267,9 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     }
     if (rounds && is_low_precision(dtype))
       value = cat("R(wide(Narrow<", storage_name(dtype), ">::of(", value, ")))");
-    if (p.round_between && step.formula) value = cat("apart(", value, ')');
+    else if (p.round_between && step.formula && dtype != DType::boolean &&
+             step.formula->text.find_first_of("*(") != std::string_view::npos)
+      value = cat("apart(", value, ", none)");
     kernel += cat("    const ", type(v), " v", v, " = ", value, ";\n");
   }
   for (int m = 0; m < outputs; ++m)
