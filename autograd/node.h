@@ -80,6 +80,9 @@ template <class Function>
 class HookList {
  public:
   bool empty() const { return !list_ || list_->empty(); }
+  /// The hooks as they are now: another object after each change, as long as somebody has it.
+  std::shared_ptr<const void> list() const { return list_; }
+  bool is(const std::shared_ptr<const void>& list) const { return list_ == list; }
   void add(std::uint64_t id, Function f) {
     List next = list_ ? *list_ : List{};
     next.emplace_back(id, std::make_shared<const Function>(std::move(f)));

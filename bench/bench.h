@@ -12,6 +12,9 @@
 
 namespace ct::bench {
 
+/// Row G4: one step of GPT-2 in a new process, which prints how many seconds after main() began its parts were over.
+int first_step();
+
 /// Runs `f` `batch` times between two marks on the device's stream and books the time of one call.
 template <class F>
 void time_device(benchmark::State& state, Device device, int batch, F&& f) {

@@ -1,5 +1,9 @@
 #include "bench/bench.h"
 
+#include <vector>
+
+#include <cotangent/nn/capture/capture.h>
+
 // F2: a chain of ten ops element by element and its gradients on the CPU, as one fused op and one by one: arithmetic alone, and
 // with two functions. Three tensors of 2^24 numbers are read, and three gradients written.
 
@@ -32,6 +36,61 @@ void arithmetic(benchmark::State& state) { chain_row(state, ct::fuse(kArithmetic
 void arithmetic_apart(benchmark::State& state) { chain_row(state, kArithmetic); }
 void functions(benchmark::State& state) { chain_row(state, ct::fuse(kFunctions)); }
 void functions_apart(benchmark::State& state) { chain_row(state, kFunctions); }
+
+// F1: ten ops and their gradients on a GPU, of three tensors of 2^26 numbers: as a captured step, as one fused op, and one by one.
+// `bytes` counts what has to move: three tensors and the cotangent are read, the result and three gradients written; the limit is
+// a copy of as many bytes. `first` is the first call's time, from a formula that was never seen: cold where COTANGENT_CACHE is an
+// empty folder, warm in a process behind that.
+struct Chain {
+  Tensor in[3], g;
+
+  Chain() {
+    const ct::TensorOptions on_gpu{.device = ct::cuda()};
+    const ct::Shape shape{1 << 13, 1 << 13};
+    for (Tensor& t : in) t = ct::randn(shape, on_gpu).set_requires_grad();
+    g = ct::ones(shape, on_gpu);
+  }
+  template <class F>
+  std::vector<Tensor> operator()(const F& f) const {
+    const Tensor y = f(in[0], in[1], in[2]);
+    std::vector<Tensor> results = ct::grad({y}, {in[0], in[1], in[2]}, {g});
+    results.push_back(y);
+    return results;
+  }
+};
+
+template <class Step>
+void gpu_row(benchmark::State& state, Step&& step, int warm) {
+  const double first = seconds_of([&] {
+    for (int i = 0; i < warm; ++i) step();
+    ct::synchronize(ct::cuda());
+  });
+  time_device(state, ct::cuda(), 5, step);
+  state.counters["first"] = first;
+  count_bytes(state, 8.0 * sizeof(float) * (1 << 26));
+}
+void chain_captured(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  const Chain chain;
+  auto step = ct::capture([&] { return chain(kFunctions); });
+  gpu_row(state, step, 3);
+}
+void chain_fused(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  const Chain chain;
+  const auto f = ct::fuse(kFunctions);
+  gpu_row(
+      state, [&] { return chain(f); }, 1);
+}
+void chain_apart(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  const Chain chain;
+  gpu_row(
+      state, [&] { return chain(kFunctions); }, 1);
+}
+BENCHMARK(chain_captured)->Name("F1/captured_2^26")->UseManualTime();
+BENCHMARK(chain_fused)->Name("F1/fuse_2^26")->UseManualTime();
+BENCHMARK(chain_apart)->Name("F1/functions_2^26@one_by_one")->UseManualTime();
 
 BENCHMARK(arithmetic)->Name("F2/arithmetic_2^24")->Apply(five_runs)->UseRealTime();
 BENCHMARK(arithmetic_apart)->Name("F2/arithmetic_2^24@one_by_one")->Apply(five_runs)->UseRealTime();

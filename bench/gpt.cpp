@@ -13,6 +13,7 @@ struct Shape {
 };
 constexpr Shape kGpt2_124M_b64{50304, 1024, 12, 12, 768, 64};
 constexpr Shape kGpt2_124M_b32{50304, 1024, 12, 12, 768, 32};
+constexpr Shape kGpt2_124M_b4{50304, 1024, 12, 12, 768, 4};
 constexpr Shape kCharGpt{65, 256, 6, 6, 384, 64};
 constexpr Shape kSmallGpt{65, 64, 4, 4, 128, 12};
 
@@ -87,6 +88,23 @@ void gpt_gpu(benchmark::State& state, const Shape& shape, int steps, bool captur
   count_flops(state, step_flops(shape));
   ct::empty_cache(gpu);
 }
+// G4: a process from its start to the end of its first step. Another process of this program makes it, and prints when each of
+// its parts was over.
+void first_step_of_process(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  for (auto _ : state) {
+    std::FILE* child = nullptr;
+    state.SetIterationTime(seconds_of([&] {
+      child = popen("exec /proc/$PPID/exe --first-step", "r");
+      char part[32];
+      double seconds = 0;
+      while (child && std::fscanf(child, "%31s %lf", part, &seconds) == 2) state.counters[part] = seconds;
+    }));
+    if (!child || pclose(child) != 0) state.SkipWithError("no first step");
+  }
+}
+BENCHMARK(first_step_of_process)->Name("G4/process_start_gpt2_124M_b4")->Iterations(3)->UseManualTime();
+
 void gpt2_b64(benchmark::State& state) { gpt_gpu(state, kGpt2_124M_b64, 3); }
 void gpt2_b32(benchmark::State& state) { gpt_gpu(state, kGpt2_124M_b32, 3); }
 void char_gpt(benchmark::State& state) { gpt_gpu(state, kCharGpt, 40); }
@@ -138,3 +156,22 @@ BENCHMARK(small_gpt_cpu)->Name("C3/gpt_4l4h128_b12_t64")->Apply(five_runs)->UseR
 BENCHMARK(small_gpt_cpu_captured)->Name("C3/gpt_4l4h128_b12_t64@captured")->Apply(five_runs)->UseRealTime();
 
 }  // namespace
+
+int ct::bench::first_step() {
+  const auto start = std::chrono::steady_clock::now();
+  const auto tell = [&](const char* part) {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    std::printf("%s %.3f\n", part, taken.count());
+  };
+  const ct::Device gpu = ct::cuda_is_available() ? ct::cuda(0) : ct::cpu;
+  ct::zeros({1}, {.device = gpu});
+  ct::synchronize(gpu);
+  tell("context");
+  Training training(kGpt2_124M_b4, gpu);
+  ct::synchronize(gpu);
+  tell("model");
+  training.step();
+  ct::synchronize(gpu);
+  tell("step");
+  return 0;
+}

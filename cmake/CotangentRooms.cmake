@@ -24,7 +24,7 @@ foreach(_dir core autograd ops nn)
 endforeach()
 
 # --- rooms ---------------------------------------------------------------------------------------------
-set(COTANGENT_PRIVATE_HEADER_REGEX "(_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\\.(h|cuh)$|/(ops/engine|ops/attention/mma|core/simd)/)")
+set(COTANGENT_PRIVATE_HEADER_REGEX "(_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\\.(h|cuh)$|/(ops/engine|ops/attention/mma|core/cuda/mma|core/simd)/)")
 file(GLOB _entries CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*")
 file(GLOB _files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*/*"
   "${PROJECT_SOURCE_DIR}/ops/*/*/*")

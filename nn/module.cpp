@@ -52,7 +52,16 @@ ModuleState& Module::state() const {
 }
 
 const detail::ForwardHooks* detail::hooks_of(const Module& module) {
-  return ModuleState::of(module).hooks.get();
+  using State = detail::ModuleState;
+  const State& own = State::of(module);
+  if (Recording* const recording = ct::detail::recording()) [[unlikely]] {
+    const auto changes = [](const State& state) { return state.hooks ? state.hooks->changes : 0; };
+    recording->guard(
+        "other hooks of a module",
+        [state = State::shared(module), changes, then = changes(own)] { return changes(*state) == then; },
+        false);
+  }
+  return own.hooks.get();
 }
 
 void detail::check_no_place(const Module& module, const Tensor& given) {

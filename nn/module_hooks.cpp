@@ -10,7 +10,7 @@
 namespace ct::nn {
 namespace {
 
-struct Hooks final : detail::ForwardHooks {
+struct Hooks final : detail::CountedHooks {
   HookList<ForwardPreHook> pre;
   HookList<ForwardHook> post;
 
@@ -29,18 +29,20 @@ struct Hooks final : detail::ForwardHooks {
   void remove(std::uint64_t id) override {
     pre.remove(id);
     post.remove(id);
+    ++changes;
   }
 };
 
 std::atomic<std::uint64_t> next{1};  // one count for both kinds: remove() looks into both lists
 
 template <class Hook>
-HookHandle register_hook(std::shared_ptr<detail::ForwardHooks>& of_module, const char* op,
+HookHandle register_hook(std::shared_ptr<detail::CountedHooks>& of_module, const char* op,
                          HookList<Hook> Hooks::*list, Hook hook) {
   CT_CHECK(hook, ValueError, op, "got an empty function; pass one that takes the module and its tensors");
   const std::uint64_t id = next.fetch_add(1, std::memory_order_relaxed);
   if (!of_module) of_module = std::make_shared<Hooks>();
   (static_cast<Hooks&>(*of_module).*list).add(id, std::move(hook));
+  ++of_module->changes;
   return HookHandle(of_module, id);
 }
 

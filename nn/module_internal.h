@@ -51,6 +51,11 @@ struct Stray {
   std::string holder, what;
 };
 
+/// Hooks that count how often they were changed.
+struct CountedHooks : ForwardHooks {
+  std::uint64_t changes = 0;
+};
+
 /// The shared part of a module.
 struct ModuleState {
   std::string kind, settings;
@@ -58,7 +63,7 @@ struct ModuleState {
   std::vector<std::shared_ptr<Entry>> slots;  // parameters and buffers in the order of registration
   std::vector<std::shared_ptr<Entry>> children;
   std::unique_ptr<ModuleExtra> extra;
-  std::shared_ptr<ForwardHooks> hooks;  // null where there never was one
+  std::shared_ptr<CountedHooks> hooks;  // null where there never was one
 
   // Handles to the module, guarded by the mutex of module_seats.cpp.
   struct Handle {

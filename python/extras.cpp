@@ -4,6 +4,7 @@
 #include <cotangent/autograd/recompute.h>
 #include <cotangent/nn/capture/capture.h>
 #include <cotangent/nn/explain/explain.h>
+#include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/profile/profile.h>
 
 // Modes of a thread, generators, derivatives of functions, recomputing, explanations, profiles, captured steps: what
@@ -170,20 +171,29 @@ void bind_profile(nb::module_& m) {
   });
 }
 
-// A body that fails throws Python's exception through the recording, which C++ unwinds.
+// A body that fails throws Python's exception through the recording, which C++ unwinds. Who waits for another thread's turn in
+// a pool lets it run Python.
 void bind_capture(nb::module_& m) {
   using detail::StepProgram;
+  nb::class_<CapturePool>(
+      m, "CapturePool",
+      "Memory that captured functions share: capture(f, pool=pool). Those of one program, "
+      "which take turns, need as much as the largest of their steps.")
+      .def(nb::init<>());
+  using Body = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   nb::class_<StepProgram>(m, "StepProgram")
-      .def("__init__",
-           [](StepProgram* self, int warmup, int recordings, bool enabled) {
-             new (self) StepProgram({.warmup = warmup, .recordings = recordings, .enabled = enabled});
-           })
+      .def(
+          "__init__",
+          [](StepProgram* self, int warmup, int recordings, bool enabled, bool fuse,
+             const CapturePool& pool) {
+            new (self) StepProgram(
+                {.warmup = warmup, .recordings = recordings, .enabled = enabled, .fuse = fuse, .pool = pool});
+          })
       .def("run",
-           [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values,
-              const nb::callable& body) {
-             return self.run(std::move(inputs), values, [&](const std::vector<Tensor>& with) {
-               return nb::cast<std::vector<Tensor>>(body(with));
-             });
+           [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values, const Body& body) {
+             const Released others;
+             return self.run(std::move(inputs), values,
+                             [&](const std::vector<Tensor>& with) { return body(with); });
            })
       .def("number", &StepProgram::number)
       .def("captured", &StepProgram::captured)
@@ -192,8 +202,13 @@ void bind_capture(nb::module_& m) {
       .def("kernels", &StepProgram::kernels)
       .def("memory", &StepProgram::memory)
       .def("dot", &StepProgram::dot)
+      .def("write_dot",
+           [](const StepProgram& self, nb::handle path) {
+             io::write_file(read_path({"write_dot", "path"}, path), self.dot());
+           })
+      .def("explain_fusion", &StepProgram::explain_fusion)
       .def("reset", &StepProgram::reset);
-  m.def("at_replay", [](nb::callable effect) { at_replay([effect = std::move(effect)] { effect(); }); });
+  m.def("at_replay", [](std::function<void()> effect) { at_replay(std::move(effect)); });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cotangent/ops/attention/mma/hopper/hopper.h>
 #include <cotangent/ops/attention/mma/launch.h>
 #include <cotangent/ops/creation/creation.h>
-#include <cotangent/ops/engine/mma/tile.cuh>
+#include <cotangent/core/cuda/mma/tile.cuh>
 
 #include "bench/ladders/ladder.h"
 
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(128)
 // second product takes as its left operand, so the probabilities never leave the registers. Sums of a row are spread over
 // four lanes and joined at the end. Exponentials are powers of 2, with log2(e) in the scale: that is what the hardware has.
 // Keys and values lie in shared memory, chunks of 16 bytes permuted so that `ldmatrix` meets no bank twice
-// (ops/engine/mma/tile.cuh). Nothing overlaps within a block: it loads, waits, computes. Other blocks fill the gaps.
+// (core/cuda/mma/tile.cuh). Nothing overlaps within a block: it loads, waits, computes. Other blocks fill the gaps.
 __global__ void __launch_bounds__(128)
     tensor_cores(const std::uint16_t* q, const std::uint16_t* k, const std::uint16_t* v, Element* y, int t) {
   using namespace ct::mma;

@@ -1,7 +1,7 @@
 #include "bench/ladders/gemm.h"
 
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/mma/tile.cuh>
+#include <cotangent/core/cuda/mma/tile.cuh>
 
 #include "bench/ladders/gemm_pipeline.cuh"
 #include "bench/ladders/hopper/gemm.h"
@@ -160,7 +160,7 @@ void double_buffer(const Call& call) {
 // Rung "mma". A tensor core multiplies 16 x 16 by 16 x 8 numbers of 16 bits in one instruction of a warp: as many
 // multiply-adds as 64 instructions make in f32. So everything else must become cheap. ldmatrix brings four 8 x 8 matrices
 // from shared memory into the registers as the instruction wants them. Chunks of 16 bytes are permuted by their row's
-// number (swizzled), so that those eight rows lie in different banks (ops/engine/mma/tile.cuh). cp.async keeps two stages
+// number (swizzled), so that those eight rows lie in different banks (core/cuda/mma/tile.cuh). cp.async keeps two stages
 // ahead. A warp has 64 x 32 of the block's 128 x 128.
 constexpr int kStages = 3, kStep = 64;
 using TileA = mma::Tile<kStep>;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/mma/ptx.cuh>
+#include <cotangent/core/cuda/mma/ptx.cuh>
 
 #include <cstdint>
 

@@ -29,6 +29,12 @@ std::string find_nvcc() {
   return "";
 }
 
+bool has_nvrtc() {
+  try {
+    return !nvrtc_version("compiler").empty();
+  } catch (const Error&) { return false; }
+}
+
 void write_bytes(const char* op, const std::string& path, const std::string& bytes) {
   std::ofstream out(path, std::ios::binary);
   out << bytes << std::flush;
@@ -38,7 +44,8 @@ void write_bytes(const char* op, const std::string& path, const std::string& byt
 }  // namespace
 
 std::string compiled(const char* op, const Text& text, const std::string& arch) {
-  const std::string nvcc = find_nvcc();
+  const bool sooner = text.whole && variable("COTANGENT_NVCC").empty() && has_nvrtc();
+  const std::string nvcc = sooner ? "" : find_nvcc();
   Fingerprint key;
   for (const std::string& part : {text.code, text.folder, arch, std::string(version()), nvcc}) key.add(part);
   nvcc.empty() ? key.add(nvrtc_version(op)) : key.add_file(nvcc);
@@ -92,9 +99,7 @@ void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
 
 std::string compiler() {
   if (std::string nvcc = find_nvcc(); !nvcc.empty()) return nvcc;
-  try {
-    return nvrtc_version("compiler");
-  } catch (const Error&) { return ""; }
+  return has_nvrtc() ? nvrtc_version("compiler") : "";
 }
 
 std::string arch(Device gpu) {

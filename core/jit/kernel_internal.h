@@ -17,6 +17,7 @@ struct Text {
   std::string code;
   std::string name;      ///< in messages
   std::string folder{};  ///< of the files that it includes, if any
+  bool whole = false;  ///< it includes none: NVRTC takes it sooner than nvcc, unless COTANGENT_NVCC names one
 };
 
 /// The machine code of a text for an architecture ("90a"): a file of the cache, whose name is a digest of text, architecture,

@@ -233,6 +233,11 @@ void CachingAllocator::release_pool(MemoryPoolId pool) noexcept {
   }
 }
 
+bool CachingAllocator::uses(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.find(address) != nullptr;
+}
+
 std::size_t CachingAllocator::pool_bytes(MemoryPoolId pool) const {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;

@@ -50,6 +50,8 @@ class CT_API CachingAllocator : public Allocator {
   void set_limit(std::size_t bytes) override;
   void release_pool(MemoryPoolId pool) noexcept;
   std::size_t pool_bytes(MemoryPoolId pool) const;
+  /// Whether a block lies at `address` that was not given back.
+  bool uses(const void* address) const;
 
  private:
   // The memory of one stream and pool.

@@ -27,6 +27,8 @@ class CpuAllocator : public Allocator {
   void make_pool(MemoryPoolId id);
   void release_pool(MemoryPoolId id) noexcept;
   std::size_t pool_bytes(MemoryPoolId id) const;
+  /// Whether a block of the pool lies at `address`.
+  bool uses(MemoryPoolId id, const void* address) const noexcept;
 
  private:
   struct FreeBlock {

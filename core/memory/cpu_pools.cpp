@@ -69,6 +69,12 @@ void CpuAllocator::release_ranges(Pool& pool) noexcept {
     std::erase_if(pools_, [&](const auto& other) { return other.get() == &pool; });
 }
 
+bool CpuAllocator::uses(MemoryPoolId id, const void* address) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const Pool* const pool = find_pool(id);
+  return pool && pool->cuts.find(address);
+}
+
 std::size_t CpuAllocator::pool_bytes(MemoryPoolId id) const {
   const std::lock_guard lock(mutex_);
   const Pool* const pool = find_pool(id);

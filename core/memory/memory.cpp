@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <cotangent/core/device/index_error.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/core/device/stream.h>
 
@@ -50,6 +51,12 @@ void across_devices(void* dst, Device dst_device, const void* src, Device src_de
 void copy_bytes(void* dst, Device dst_device, const void* src, Device src_device, std::size_t bytes,
                 bool async) {
   if (bytes == 0) return;
+  Recording* const step = dst_device.is_cuda() && !(dst_device == src_device) ? detail::recording() : nullptr;
+  if (step)
+    step->refuse(
+        "copy",
+        "brings values from elsewhere to the step's device, which is no call of an op; give them as an "
+        "argument");
   if (dst_device.is_cpu() && src_device.is_cpu()) {
     std::memcpy(dst, src, bytes);
   } else if (src_device.is_cpu()) {

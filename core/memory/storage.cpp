@@ -1,5 +1,8 @@
 #include <cotangent/core/memory/storage.h>
 
+#include <optional>
+
+#include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/core/memory/cpu_allocator_internal.h>
 #include <cotangent/core/memory/memory.h>
 
@@ -10,13 +13,23 @@ Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
   storage->bytes_ = bytes;
   storage->device_ = device;
   if (bytes == 0) return storage;
-  if (!device.is_cpu())
-    storage->stream_ = current_stream(device);
-  else if (detail::g_cpu_pool_guards.load(std::memory_order_relaxed) > 0) [[unlikely]]
-    storage->stream_ = detail::cpu_pool_stream();
-  Allocator& from = current_allocator(device);
-  storage->data_ = from.allocate(bytes, storage->stream_);
-  storage->allocator_ = &from;
+  const auto take = [](Storage& s) {
+    Allocator& from = current_allocator(s.device_);
+    s.data_ = from.allocate(s.bytes_, s.stream_);
+    s.allocator_ = &from;
+  };
+  // Apart, so that the common way needs few registers.
+  const auto place = [take](Storage & s) __attribute__((noinline)) {
+    detail::BlockPlan* const plan = detail::BlockPlan::of(s.device_);
+    std::optional<detail::BlockPlan::Turn> turn;
+    if (plan) turn.emplace(*plan, s.bytes_);
+    s.stream_ = s.device_.is_cpu() ? detail::cpu_pool_stream() : current_stream(s.device_);
+    take(s);
+    if (turn) turn->placed(s);
+  };
+  if (!device.is_cpu() || detail::g_cpu_pool_guards.load(std::memory_order_relaxed) > 0) [[unlikely]]
+    return place(*storage), storage;
+  take(*storage);
   return storage;
 }
 

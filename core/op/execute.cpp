@@ -25,7 +25,7 @@ namespace {
     inputs.emplace_back(copy ? &(copies[i] = detail::packed(t)) : &t);
   }
   const Forward with{call.op, {inputs.begin(), inputs.size()}, call.outputs, call.attrs_view};
-  detail::observed({.op = call.op, .forward = &with}, [&] { kernel(with); });
+  detail::observed(with, kernel);
 }
 
 inline void run(const Forward& call, Device device, KernelKind kind) {
@@ -37,7 +37,7 @@ inline void run(const Forward& call, Device device, KernelKind kind) {
   if (wanted != 0)
     for (std::size_t i = 0; i < call.inputs.size(); ++i)
       if (wants_copy(op.inputs, wanted, i, *call.inputs[i])) return run_on_copies(kernel, call, wanted);
-  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
+  detail::observed(call, kernel);
 }
 
 template <class Records>
@@ -75,7 +75,7 @@ void execute(Device device, const Backward& given, std::span<Tensor> inputs, std
   const Backward call{
       op,          given.attrs_view, grads, inputs, outputs, given.input_metas, given.grad_inputs,
       given.flags, given.last};
-  detail::observed({.op = op, .backward = &call}, [&] { kernel(call); });
+  detail::observed(call, kernel);
 }
 
 void detail::write(const OpDef& op, std::initializer_list<const Tensor*> inputs, AttrsView attrs) {

@@ -32,12 +32,11 @@ TracerScope::~TracerScope() {
 // One call on its way through observer and tracers to the kernel.
 struct detail::CallChain {
   const KernelCall& call;
-  FunctionRef<void()> kernel;
   OpObserver* observer = g_observer.load(std::memory_order_acquire);
   InlineVector<Tracer*, 4> tracers{};  // from the outermost scope
   bool taken = false;
 
-  CallChain(const KernelCall& the_call, FunctionRef<void()> its_kernel) : call(the_call), kernel(its_kernel) {
+  explicit CallChain(const KernelCall& the_call) : call(the_call) {
     for (TracerScope* scope = t_innermost; scope; scope = scope->outer_)
       tracers.emplace_back(&scope->tracer_);
     std::reverse(tracers.begin(), tracers.end());
@@ -50,7 +49,7 @@ struct detail::CallChain {
   }
   void run(std::size_t i) {
     if (i == tracers.size()) {
-      if (!taken) kernel();
+      if (!taken) call.run();
       return;
     }
     if (tracers[i]->begin(call)) taken = true;
@@ -71,6 +70,6 @@ struct detail::CallChain {
   }
 };
 
-void detail::run_traced(const KernelCall& call, FunctionRef<void()> kernel) { CallChain(call, kernel).run(); }
+void detail::run_traced(const KernelCall& call) { CallChain(call).run(); }
 
 }  // namespace ct

@@ -3,24 +3,48 @@
 #include <atomic>
 
 #include <cotangent/core/base/export.h>
-#include <cotangent/core/base/function_ref.h>
 #include <cotangent/core/device/in_call.h>
+#include <cotangent/core/op/op_call.h>
 
 namespace ct {
 
-struct OpDef;
-struct Forward;
-struct Backward;
 namespace detail {
 struct CallChain;
 }
 
-/// One run of a kernel: its op, and the call with its tensors and attributes, of which one pointer is set. The kernel's
-/// work is queued on the current stream of the current device (core/device/stream.h).
+/// One run of a kernel: its op, the call with its tensors and attributes, and the kernel that was chosen for it, of one
+/// direction; the pointers of the other are null. The kernel's work is queued on the current stream of the current device
+/// (core/device/stream.h).
 struct KernelCall {
+  /// A tensor's part in a call. Inputs are those that the backward kernel reads, where it is one.
+  enum class Part : std::uint8_t { input, saved_output, grad, result };
+
+  KernelCall(const Forward& call, ForwardFn kernel) : op(call.op), forward(&call), forward_kernel(kernel) {}
+  KernelCall(const Backward& call, BackwardFn kernel)
+      : op(call.op), backward(&call), backward_kernel(kernel) {}
+
+  void run() const { forward ? forward_kernel(*forward) : backward_kernel(*backward); }
+  AttrsView attrs() const { return forward ? forward->attrs_view : backward->attrs_view; }
+  /// Outputs or gradients. The latter are undefined until the kernel has run, unless it adds to them.
+  std::span<Tensor> results() const { return forward ? forward->outputs : backward->grad_inputs; }
+  /// Calls f(tensor, part) for every tensor there is a place for, results last.
+  template <class F>
+  void for_each_tensor(F&& f) const {
+    if (forward) {
+      for (const Tensor* t : forward->inputs) f(*t, Part::input);
+    } else {
+      for (const Tensor& t : backward->saved_inputs) f(t, Part::input);
+      for (const Tensor& t : backward->saved_outputs) f(t, Part::saved_output);
+      for (const Tensor& t : backward->grads) f(t, Part::grad);
+    }
+    for (const Tensor& t : results()) f(t, Part::result);
+  }
+
   const OpDef& op;
   const Forward* forward = nullptr;
   const Backward* backward = nullptr;
+  ForwardFn forward_kernel = nullptr;
+  BackwardFn backward_kernel = nullptr;
 };
 
 /// Called around every kernel, forward and backward, on the thread that calls it, for profilers. Null (the
@@ -66,15 +90,15 @@ namespace detail {
 // The number of observers and scopes of all threads.
 CT_API extern std::atomic<int> g_tracers;
 inline bool traced() noexcept { return g_tracers.load(std::memory_order_acquire) != 0; }
-CT_API void run_traced(const KernelCall& call, FunctionRef<void()> kernel);
+CT_API void run_traced(const KernelCall& call);
 
 /// Runs a kernel between the calls of observer and tracers, if there are any.
-template <class Kernel>
-void observed(const KernelCall& call, Kernel&& kernel) {
+template <class Call>
+void observed(const Call& call, void (*kernel)(const Call&)) {
   const InCall inside;
   if (!traced()) [[likely]]
-    return kernel();
-  run_traced(call, kernel);
+    return kernel(call);
+  run_traced({call, kernel});
 }
 }  // namespace detail
 

@@ -123,8 +123,10 @@ void train(const Settings& s) {
       profile_step();
       sum.add_(step(images, y));
     }
-    std::printf("epoch %2lld  loss %.4f  test accuracy %.2f%%\n", static_cast<long long>(epoch),
-                sum.item() / static_cast<double>(batches.size()), 100 * accuracy(net, test, device));
+    const std::string limit = limit_share(device);
+    std::printf("epoch %2lld  loss %.4f  test accuracy %.2f%%%s\n", static_cast<long long>(epoch),
+                sum.item() / static_cast<double>(batches.size()), 100 * accuracy(net, test, device),
+                limit.c_str());
     std::fflush(stdout);
   }
 }

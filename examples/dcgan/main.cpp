@@ -103,9 +103,9 @@ void train(const Settings& s) {
     std::printf(
         "epoch %2lld  losses: discriminator %.3f, generator %.3f; last batch: told right %3.0f%% of real, "
         "%3.0f%% "
-        "of drawn\n",
+        "of drawn%s\n",
         static_cast<long long>(epoch), loss_d.item(), loss_g.item(), 100 * share(real_right),
-        100 * share(drawn_right));
+        100 * share(drawn_right), limit_share(device).c_str());
     std::fflush(stdout);
     const ct::NoGrad guard;
     generator.eval();

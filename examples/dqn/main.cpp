@@ -5,6 +5,7 @@
 #include <deque>
 #include <numeric>
 
+#include "examples/common/device.h"
 #include "examples/common/small_program.h"
 
 // Learns to balance a pole on a cart from nothing but the reward of not having fallen yet: deep Q-learning (Mnih et al.
@@ -19,6 +20,8 @@ struct Settings {
   std::int64_t steps = 60000, start = 1000, batch = 64, capacity = 20000;
   double lr = 5e-4, gamma = 0.99;
   std::uint64_t seed = 1;
+  std::string device = "auto";
+  bool eager = false;
 };
 
 // The cart of Barto, Sutton and Anderson (1983), as Gym's CartPole-v1 has it: each step of 0.02 s it is pushed to the left
@@ -57,17 +60,22 @@ class CartPole {
 
 // Replay memory: a ring that overwrites the oldest step. Row i of the five tensors is one step.
 struct Memory {
-  explicit Memory(std::int64_t capacity)
-      : states(ct::zeros({capacity, 4})),
-        next(ct::zeros({capacity, 4})),
-        actions(ct::zeros({capacity, 1}, {.dtype = ct::i64})),
-        goes_on(ct::zeros({capacity, 1})) {}
+  Memory(std::int64_t capacity, ct::Device device)
+      : states(ct::zeros({capacity, 4}, {.device = device})),
+        next(ct::zeros({capacity, 4}, {.device = device})),
+        actions(ct::zeros({capacity, 1}, {.dtype = ct::i64, .device = device})),
+        goes_on(ct::zeros({capacity, 1}, {.device = device})) {}
   void add(const CartPole::State& state, std::int64_t action, const CartPole::Step& step) {
     const std::int64_t row = count++ % states.size(0);
     states[row] = ct::from_vector(state);
     next[row] = ct::from_vector(step.state);
     actions[row] = action;
     goes_on[row] = step.fell ? 0 : 1;
+  }
+  // Rows of moments that were lived through, at random.
+  Tensor some(std::int64_t n) const {
+    return ct::randint(0, std::min(count, states.size(0)), {n},
+                       {.dtype = ct::i64, .device = states.device()});
   }
   Tensor states, next, actions, goes_on;
   std::int64_t count = 0;
@@ -80,18 +88,17 @@ nn::Sequential make_network() {
 
 class Agent {
  public:
-  explicit Agent(const Settings& s) : s_(s), adam_(q_.parameters(), {.lr = s.lr}) {}
+  Agent(const Settings& s, ct::Device device)
+      : s_(s), device_(device), adam_((q_.to(device), q_.parameters()), {.lr = s.lr}) {}
 
   std::int64_t act(const CartPole::State& state, double chance) {
     if (ct::rand({1}).item() < chance) return ct::randint(0, 2, {1}).item<std::int64_t>();
     const ct::NoGrad guard;
-    return ct::argmax(q_.forward(ct::from_vector(state))).item<std::int64_t>();
+    return ct::argmax(q_.forward(ct::from_vector(state).to(device_))).item<std::int64_t>();
   }
 
   // One step towards Q(s, a) = 1 + gamma max_b Q(s', b), which holds of the true values, on moments of the past.
-  void learn(const Memory& memory) {
-    profile_step();
-    const Tensor rows = ct::randint(0, std::min(memory.count, s_.capacity), {s_.batch}, {.dtype = ct::i64});
+  void learn(const Memory& memory, const Tensor& rows) {
     const auto of = [&](const Tensor& all) { return ct::index_select(all, 0, rows); };
     Tensor target;
     {
@@ -112,6 +119,7 @@ class Agent {
 
  private:
   Settings s_;
+  ct::Device device_;
   nn::Sequential q_ = make_network();
   ct::optim::Adam adam_;
   ct::optim::Ema average_{q_, {.decay = 0.995}};
@@ -120,9 +128,12 @@ class Agent {
 void train(const Settings& s) {
   ct::manual_seed(s.seed);
   ct::set_num_threads(1);  // products this small are done before a second thread wakes up
+  const ct::Device device = usable_device("dqn", s.device);
   CartPole cart;
-  Memory memory(s.capacity);
-  Agent agent(s);
+  Memory memory(s.capacity, device);
+  Agent agent(s, device);
+  auto learn = ct::capture([&](const Tensor& rows) { agent.learn(memory, rows); },
+                           {.enabled = device.is_cuda() && !s.eager});
   CartPole::State state = cart.reset();
   std::deque<int> lengths = {0};  // of the last runs; the last one goes on
   int runs = 0;
@@ -135,16 +146,20 @@ void train(const Settings& s) {
     memory.add(state, action, after);
     state = after.over ? cart.reset() : after.state;
     ++lengths.back();
-    if (step > s.start) agent.learn(memory);
+    if (step > s.start) {
+      profile_step();
+      learn(memory.some(s.batch));
+    }
     if (after.over) {
       if (++runs >= 20) lengths.pop_front();
       lengths.push_back(0);
     }
     if (step % std::max<std::int64_t>(1, s.steps / 12) == 0 && runs > 0) {
       const auto whole = static_cast<double>(lengths.size() - 1);
-      std::printf("step %6lld  runs %4d  the last %2.0f balanced for %5.1f steps of 500\n",
+      std::printf("step %6lld  runs %4d  the last %2.0f balanced for %5.1f steps of 500%s\n",
                   static_cast<long long>(step), runs, whole,
-                  std::accumulate(lengths.begin(), lengths.end() - 1, 0.0) / whole);
+                  std::accumulate(lengths.begin(), lengths.end() - 1, 0.0) / whole,
+                  limit_share(device).c_str());
       std::fflush(stdout);
     }
   }
@@ -157,6 +172,8 @@ int main(int argc, char** argv) {
   return small_program(
       "dqn", "Learns to balance a pole on a cart, by deep Q-learning.", argc, argv,
       [&](flags::Flags flags) {
+        flags.device(s.device);
+        flags.on("--eager", s.eager, flags::kEagerHelp);
         flags.whole("--steps", s.steps, "of the cart, and of learning");
         flags.whole("--start", s.start, "steps before it begins to learn");
         flags.whole("--batch", s.batch, "moments to learn from in a step");

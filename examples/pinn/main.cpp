@@ -67,8 +67,8 @@ void solve(const Settings& s) {
     adam.step();
     schedule.step();
     if (step % std::max<std::int64_t>(1, s.steps / 10) == 0)
-      std::printf("step %5lld  (u'' - f)^2 %9.2e  largest error of u %.2e\n", static_cast<long long>(step),
-                  loss.item(), largest_error(net));
+      std::printf("step %5lld  (u'' - f)^2 %9.2e  largest error of u %.2e%s\n", static_cast<long long>(step),
+                  loss.item(), largest_error(net), limit_share(ct::cpu).c_str());
   }
 }
 

@@ -123,8 +123,9 @@ void train(const Settings& s) {
     learn(x, y);
     ++step;
     if (step % std::max<std::int64_t>(s.steps / 10, 1) == 0 || step == s.steps) {
-      std::printf("step %5lld  test loss %.3f nats per character\n", static_cast<long long>(step),
-                  evaluate(model, test_batches));
+      const std::string limit = limit_share(device);
+      std::printf("step %5lld  test loss %.3f nats per character%s\n", static_cast<long long>(step),
+                  evaluate(model, test_batches), limit.c_str());
       std::fflush(stdout);
     }
     if (step == s.steps) break;

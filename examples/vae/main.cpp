@@ -95,10 +95,11 @@ void train(const Settings& s) {
       (of_batch.drawing + of_batch.places).backward();
       adam.step();
     }
+    const std::string limit = limit_share(device);
     const Losses of_test = evaluate(vae, test_batches);
     const double drawing = of_test.drawing.item(), places = of_test.places.item();
-    std::printf("epoch %2lld  test loss %.2f = drawing %.2f + places %.2f\n", static_cast<long long>(epoch),
-                drawing + places, drawing, places);
+    std::printf("epoch %2lld  test loss %.2f = drawing %.2f + places %.2f%s\n", static_cast<long long>(epoch),
+                drawing + places, drawing, places, limit.c_str());
     std::fflush(stdout);
   }
   ct::io::write_file(s.out, sheet(vae, s.latent, device));

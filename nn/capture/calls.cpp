@@ -6,7 +6,8 @@
 
 #include <cotangent/core/base/generator_state.h>
 #include <cotangent/core/base/inline_vector.h>
-#include <cotangent/core/op/execute.h>
+#include <cotangent/core/op/op_observer.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 
 namespace ct::detail {
 
@@ -34,23 +35,24 @@ AnyAttrs copied(AttrsView view) {
 }  // namespace
 
 RecordedCall::RecordedCall(const KernelCall& call)
-    : op(&call.op), attrs(copied(call.forward ? call.forward->attrs_view : call.backward->attrs_view)) {
-  if (call.forward) {
-    for (const Tensor* t : call.forward->inputs) inputs.emplace_back(*t);
-    return;
-  }
+    : op(&call.op),
+      forward_kernel(call.forward_kernel),
+      backward_kernel(call.backward_kernel),
+      backward(call.backward != nullptr),
+      attrs(copied(call.attrs())) {
+  std::vector<Place>* const lists[] = {&inputs, &outputs, &grads};
+  call.for_each_tensor([&](const Tensor& t, KernelCall::Part part) {
+    if (part != KernelCall::Part::result) lists[static_cast<int>(part)]->emplace_back(t);
+  });
+  if (!backward) return;
   const Backward& b = *call.backward;
-  backward = true, last = b.last;
-  for (const Tensor& t : b.saved_inputs) inputs.emplace_back(t);
-  for (const Tensor& t : b.saved_outputs) outputs.emplace_back(t);
-  for (const Tensor& t : b.grads) grads.emplace_back(t);
+  last = b.last;
   metas.assign(b.input_metas.begin(), b.input_metas.end());
   flags.assign(b.flags.begin(), b.flags.end());
 }
 
 void RecordedCall::finish(const KernelCall& call) {
-  for (const Tensor& t : backward ? call.backward->grad_inputs : call.forward->outputs)
-    results.emplace_back(t);
+  for (const Tensor& t : call.results()) results.emplace_back(t);
 }
 
 std::string RecordedCall::name() const { return backward ? std::string(op->name) + "'" : op->name; }
@@ -84,11 +86,7 @@ bool same_attributes(const OpDef& op, const AnyAttrs& a, const AnyAttrs& b, cons
 }
 
 namespace {
-bool is_rule(const KernelCall& call) {
-  if (!call.backward) return false;
-  const TensorMeta& x = call.backward->input_metas[0];
-  return kernels_of(call.op, kernel_kind(call.op, x.device, x.dtype)).backward == call.op.rule;
-}
+bool is_rule(const KernelCall& call) { return call.backward && call.backward_kernel == call.op.rule; }
 }  // namespace
 
 bool CallRecorder::begin(const KernelCall& call) {
@@ -107,7 +105,8 @@ void CallRecorder::end(const KernelCall& call) {
   ended(call);
 }
 
-CallList::CallList(Device device, const std::vector<RecordedCall>& calls) {
+CallList::CallList(const std::vector<RecordedCall>& calls, std::shared_ptr<FusionPlan> plan)
+    : plan_(std::move(plan)) {
   calls_.reserve(calls.size());
   for (const RecordedCall& call : calls) {
     Call& c = calls_.emplace_back();
@@ -116,19 +115,23 @@ CallList::CallList(Device device, const std::vector<RecordedCall>& calls) {
     const std::size_t known = storages_.size();
     c.results = tensors(call.results);
     for (const Tensor& t : c.inputs) c.arguments.push_back(&t);
-    if (call.backward) {
-      c.kernel = reinterpret_cast<void (*)()>(
-          kernels_of(*call.op, kernel_kind(*call.op, call.metas[0].device, call.metas[0].dtype)).backward);
-    } else {
-      // As detail::write() and execute() choose.
-      const bool writes = std::ranges::any_of(call.op->inputs, &InputDef::written);
-      const DType dtype = writes ? DType::f32 : call.inputs[0].dtype;
-      c.kernel =
-          reinterpret_cast<void (*)()>(kernels_of(*call.op, kernel_kind(*call.op, device, dtype)).forward);
-    }
     if (storages_.size() == known) continue;
     for (const Tensor& t : c.results)
       if (t.defined() && t.impl()->storage->use_count() == 2) made.push_back(t.impl()->storage);
+  }
+  if (plan_) add_groups();
+}
+
+void CallList::add_groups() {
+  for (std::size_t k = 0; k < plan_->groups.size(); ++k) {
+    const FusedCalls& group = plan_->groups[k];
+    Group& g = groups_.emplace_back();
+    g.inputs = tensors(group.inputs), g.outputs = tensors(group.outputs);
+    for (const Tensor& t : g.inputs) g.arguments.push_back(&t);
+    std::vector<const Tensor*> outputs;
+    for (const Tensor& t : g.outputs) outputs.push_back(&t);
+    if (!chain::ready(group.program, outputs, g.arguments))
+      plan_->dissolve(k, "there is no compiler for the GPU's kernel");
   }
 }
 
@@ -146,6 +149,11 @@ std::vector<Tensor> CallList::tensors(const std::vector<Place>& list) {
 }
 
 bool CallList::run(std::size_t i) const {
+  if (plan_ && plan_->group_of[i] != FusionPlan::kNone) {
+    Group& g = groups_[plan_->group_of[i]];
+    if (const FusedCalls* const group = plan_->ending_with(i)) run_fused(*group, g.arguments, g.outputs);
+    return false;
+  }
   const Call& c = calls_[i];
   const RecordedCall& r = *c.call;
   InlineVector<Tensor, 4> results;
@@ -153,10 +161,10 @@ bool CallList::run(std::size_t i) const {
   const std::span<Tensor> to(results.begin(), results.size());
   if (r.backward) {
     const Backward call{*r.op, r.attrs.view(), c.grads, c.inputs, c.outputs, r.metas, to, r.flags, r.last};
-    observed({.op = *r.op, .backward = &call}, [&] { reinterpret_cast<BackwardFn>(c.kernel)(call); });
+    observed(call, r.backward_kernel);
   } else {
     const Forward call{*r.op, c.arguments, to, r.attrs.view()};
-    observed({.op = *r.op, .forward = &call}, [&] { reinterpret_cast<ForwardFn>(c.kernel)(call); });
+    observed(call, r.forward_kernel);
   }
   bool copied = false;
   for (std::size_t k = 0; k < results.size(); ++k) {

@@ -50,6 +50,8 @@ struct CT_API RecordedCall {
   }
 
   const OpDef* op;
+  ForwardFn forward_kernel;
+  BackwardFn backward_kernel;
   bool backward = false, last = false;
   AnyAttrs attrs;
   std::vector<Place> inputs, outputs, grads, results;
@@ -77,13 +79,19 @@ class CT_API CallRecorder : public Tracer {
   int depth_ = 0;
 };
 
+struct FusionPlan;
+
 /// Runs recorded calls again, each kernel on the memory that it had. The calls must outlive it.
 class CT_API CallList {
  public:
-  CallList(Device device, const std::vector<RecordedCall>& calls);
-  /// Runs call i. True if its kernel made a result of its own, which was copied to where the recording had it.
+  /// Calls of one group of the plan run together; those that the device has no kernel for leave it.
+  explicit CallList(const std::vector<RecordedCall>& calls, std::shared_ptr<FusionPlan> plan = nullptr);
+  /// Runs call i, or the group that ends with it. True if its kernel made a result of its own, which was copied to where the
+  /// recording had it.
   bool run(std::size_t i) const;
   std::size_t size() const { return calls_.size(); }
+  /// Null where none was given.
+  const FusionPlan* plan() const { return plan_.get(); }
 
   /// Memory that a recorded call was the first to touch, and wrote.
   std::vector<Ref<Storage>> made;
@@ -91,14 +99,21 @@ class CT_API CallList {
  private:
   struct Call {
     const RecordedCall* call = nullptr;
-    void (*kernel)() = nullptr;  // ForwardFn or BackwardFn
     std::vector<Tensor> inputs, outputs, grads, results;
     std::vector<const Tensor*> arguments;  // a forward call's inputs
   };
+  // The tensors of a group.
+  struct Group {
+    std::vector<Tensor> inputs, outputs;
+    std::vector<const Tensor*> arguments;
+  };
   std::vector<Tensor> tensors(const std::vector<Place>& list);
+  void add_groups();
 
   std::unordered_map<std::uint64_t, Ref<Storage>> storages_;
   std::vector<Call> calls_;
+  std::shared_ptr<FusionPlan> plan_;
+  mutable std::vector<Group> groups_;
 };
 
 }  // namespace ct::detail

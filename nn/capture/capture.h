@@ -14,11 +14,29 @@
 #include <cotangent/core/base/function_ref.h>
 #include <cotangent/core/device/recording.h>
 #include <cotangent/core/tensor/tensor.h>
+#include <cotangent/nn/io/atomic_file.h>
 
 // A training step as a program: forward, loss, backward, clipping, optimizer, schedule, recorded once and replayed by one
 // launch.
 
 namespace ct {
+
+namespace detail {
+class StepMemory;
+class StepProgram;
+}  // namespace detail
+
+/// Memory that captured functions share for what a step makes and lets go of: those of one program, which take turns, then
+/// need as much as the largest of their steps. Results and gradients have memory of their own. Copies are the same pool.
+/// Calls on several threads wait for one another, on several streams of a GPU the later work for the earlier.
+class CT_API CapturePool {
+ public:
+  CapturePool();
+
+ private:
+  friend class detail::StepProgram;
+  std::shared_ptr<detail::StepMemory> memory_;
+};
 
 struct CaptureOptions {
   /// Real steps before the recording, in which kernels are found, caches filled and moments made; at least 1.
@@ -32,6 +50,16 @@ struct CaptureOptions {
   /// throws CaptureError: it finds what a recording can't see, a number that the step's host code has changed. 0: never, or
   /// as the environment variable COTANGENT_CHECK_CAPTURE says.
   int check_every = 0;
+  /// Calls element by element that only hand values to one another run as one pass over memory (Captured::explain_fusion()), to
+  /// the same bits, where that is faster. False, or COTANGENT_FUSION=off in the environment, runs each by itself; COTANGENT_FUSION=all
+  /// fuses what is no faster, too.
+  bool fuse = true;
+  /// Memory shared with other captured functions; one of its own unless it is given:
+  ///
+  ///     ct::CapturePool pool;
+  ///     auto micro = ct::capture(forward_backward, {.pool = pool});
+  ///     auto update = ct::capture(clip_and_step, {.pool = pool});
+  CapturePool pool{};
 };
 
 namespace detail {
@@ -50,6 +78,9 @@ class CT_API StepProgram {
   /// The results of one step. `values` are the arguments that are no tensors, as bytes.
   std::vector<Tensor> run(std::vector<Tensor> inputs, const std::string& values, Body body);
 
+  /// Whether run() would replay.
+  bool ready(const std::vector<Tensor>& inputs, const std::string& values) const;
+
   /// The recording that the last results are of, counted from 1; 0 for a plain step.
   std::int64_t number() const;
 
@@ -60,6 +91,7 @@ class CT_API StepProgram {
   std::vector<std::string> kernels() const;
   std::size_t memory() const;
   std::string dot() const;
+  std::string explain_fusion() const;
   void reset();
 
  private:
@@ -111,6 +143,7 @@ class Captured {
   auto operator()(const Args&... args) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F&, const Args&...>>;
     std::vector<Tensor> inputs;
+    inputs.reserve(sizeof...(Args));
     std::string values;
     (sort(args, inputs, values), ...);
     std::vector<Tensor> results =
@@ -132,19 +165,35 @@ class Captured {
     }
   }
 
+  /// Whether a call with these arguments would replay a recording now.
+  template <class... Args>
+  requires std::invocable<F&, const Args&...>
+  bool ready(const Args&... args) const {
+    std::vector<Tensor> inputs;
+    inputs.reserve(sizeof...(Args));
+    std::string values;
+    (sort(args, inputs, values), ...);
+    return program_->ready(inputs, values);
+  }
   /// Whether calls replay a recording: not yet in the first calls.
   bool captured() const { return program_->captured(); }
   /// Replays so far.
   std::int64_t replays() const { return program_->replays(); }
   /// Recordings made so far. A count that goes on growing means that something changes from step to step.
   std::int64_t recordings() const { return program_->recordings(); }
-  /// The calls of the recording that was used last, in order: "linear", "relu", "relu'" (its backward), ...
+  /// The calls of the recording that was used last, in order: "linear", "relu", "relu'" (its backward), "fused(add, gelu)", ...
   std::vector<std::string> kernels() const { return program_->kernels(); }
-  /// Bytes that the recordings hold of the device, their tensors and results.
+  /// Bytes that the recordings hold of the device, their tensors and results. What they share, with one another and with
+  /// other functions (CaptureOptions::pool), counts once.
   std::size_t memory() const { return program_->memory(); }
   /// The recording that was used last as a graph in Graphviz's language: a box for each call, an arrow for each result that
   /// a later call reads.
   std::string dot() const { return program_->dot(); }
+  /// Writes dot() to a file, which appears as a whole or not at all. Throws IoError.
+  void write_dot(const std::string& path) const { io::write_file(path, dot()); }
+  /// Account of the recording that was used last: which calls run as one pass over memory, and of each other call, why it
+  /// does not.
+  std::string explain_fusion() const { return program_->explain_fusion(); }
   /// Forgets all recordings: the next calls warm up and record again.
   void reset() { program_->reset(); }
 
@@ -187,10 +236,12 @@ class Captured {
 /// replay: on a GPU one CUDA graph, on the CPU the list of kernels, without dispatch, tape and allocation. Each call ends in
 /// the same bits as the function itself: random draws, learning rates, step counts, schedules, averages and scales go on.
 ///
-/// A replay does of the function's host code what the library knows of (schedules, counts of steps) and at_replay(). It
+/// A replay does of the function's host code what the library knows of (schedules, counts of steps) and at_replay(), and of the
+/// work on tensors the calls of ops: a kernel that the program launches itself is none, unless it is an op's (op_def.h). It
 /// refers to tensors of its own as it found them: they must stay, and be changed in place. The step is recorded anew, up to
 /// CaptureOptions::recordings times, for other shapes, strides, dtypes, devices and values of the arguments, under another
-/// grad mode or autocast, with other gradients at its start, other parameters' storage, or in another mode (train, eval).
+/// grad mode or autocast, with other gradients at its start, other parameters' storage, other hooks of modules or parameters, or
+/// in another mode (train, eval).
 ///
 /// Who watches calls (op_observer.h, profile()) sees the kernels of a replay one by one, as on a GPU they run then.
 ///

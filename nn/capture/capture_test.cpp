@@ -1,7 +1,5 @@
 #include <cotangent/nn/capture/capture.h>
 
-#include <cotangent/core/memory/allocator.h>
-
 #include "tests/capture_testing.h"
 #include "tests/catch.h"
 #include "tests/training_testing.h"
@@ -115,21 +113,6 @@ void check_gpts(Device device) {
   SECTION("recompute") { check_gpt({.recompute = true, .device = device}); }
 }
 
-void check_memory(Device device) {
-  const std::vector<Batch> data = batches(2, 7, device);
-  Net net({.device = device});
-  auto step = net.captured();
-  for (std::size_t i = 0; i < 6; ++i) step(data[i % 2].x, data[i % 2].y);
-  CHECK(step.memory() > 0);
-  const std::size_t in_use = memory_stats(device).in_use, held = step.memory();
-  const std::uint64_t asked = memory_stats(device).allocations;
-  for (std::size_t i = 0; i < 2000; ++i) step(data[i % 2].x, data[i % 2].y);
-  CHECK(memory_stats(device).in_use == in_use);
-  CHECK(memory_stats(device).allocations == asked);
-  CHECK(step.memory() == held);
-  CHECK(step.recordings() == 2);
-}
-
 }  // namespace
 
 TEST_CASE("a captured step ends in the bits of the step", "[capture]") { check_steps(cpu); }
@@ -149,5 +132,3 @@ TEST_CASE("captured micro-steps and updates of a GPT end in the bits of plain on
           "[capture][cuda]") {
   check_gpts(cuda(0));
 }
-TEST_CASE("replays take no memory and hold none", "[capture]") { check_memory(cpu); }
-TEST_CASE("replays take no memory and hold none on a GPU", "[capture][cuda]") { check_memory(cuda(0)); }

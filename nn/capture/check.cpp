@@ -30,7 +30,7 @@ bool same(const Tensor& a, const Tensor& b) {
 
 StepCheck::StepCheck(const Recorded& recorded, Device device)
     : draw(default_generator().state()), recorded_(recorded), mailbox_(device) {
-  for (const Ref<Storage>& memory : recorded.held) memory_.push_back(bytes_of(memory));
+  for (const auto& held : recorded.held) memory_.push_back(bytes_of(held->storage));
   for (const Leaf& leaf : recorded.leaves)
     if (leaf.read) memory_.push_back(bytes_of(leaf.tensor.grad().impl()->storage));
   for (const Tensor& bytes : memory_) before_.push_back(bytes.clone());
@@ -39,7 +39,8 @@ StepCheck::StepCheck(const Recorded& recorded, Device device)
 void* StepCheck::slot(std::function<std::uint64_t()> value) {
   const auto slot = static_cast<int>(values.size()) + 2;
   values.push_back(value());
-  mailbox_.send(slot, values.back());
+  mailbox_.set(slot, values.back());
+  mailbox_.send();
   return mailbox_.at(slot);
 }
 

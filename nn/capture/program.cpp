@@ -8,6 +8,7 @@
 
 #include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/base/per_thread.h>
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/base/step_draws_internal.h>
 #include <cotangent/core/device/runtime_internal.h>
@@ -20,27 +21,41 @@ namespace {
 
 constexpr const char* kOp = "capture";
 
-template <class T>
-void append(std::string& key, const T& value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
 // Everything that a recording holds for and the call shows; the rest is asked by Recorded::obstacle().
-std::string key_of(const std::vector<Tensor>& inputs, const std::string& values) {
-  std::string key = values;
-  append(key, grad_enabled());
+const std::string& key_of(const std::vector<Tensor>& inputs, const std::string& values) {
+  struct Buffer {
+    std::string text;
+  };
+  std::string& key = per_thread<Buffer>().text;  // keeps its memory
+  key = values;
+  const auto add = [&key](const auto* from, std::size_t count) {
+    key.append(reinterpret_cast<const char*>(from), count * sizeof *from);
+  };
   const AutocastMode& mode = autocast_mode();
-  append(key, mode.enabled);
-  if (mode.enabled) append(key, mode.dtype), append(key, mode.cache_weights);
+  const std::int32_t modes[] = {grad_enabled(), mode.enabled, mode.enabled ? static_cast<int>(mode.dtype) : 0,
+                                mode.enabled && mode.cache_weights};
+  add(modes, std::size(modes));
   for (const Tensor& t : inputs) {
-    append(key, t.defined());
-    if (!t.defined()) continue;
-    append(key, t.dtype());
-    append(key, t.device().type), append(key, t.device().index);
-    append(key, t.dim());
-    for (int i = 0; i < t.dim(); ++i) append(key, t.size(i)), append(key, t.stride(i));
+    if (!t.defined()) {
+      constexpr std::int32_t kNone[] = {-1};
+      add(kNone, 1);
+      continue;
+    }
+    const std::int32_t layout[] = {t.dim(), static_cast<int>(t.dtype()), static_cast<int>(t.device().type),
+                                   t.device().index};
+    add(layout, std::size(layout));
+    add(t.shape().begin(), t.shape().size());
+    add(t.strides().begin(), t.strides().size());
   }
   return key;
+}
+
+// Null where calls run one by one.
+std::optional<Worth> worth_fusing(bool wanted, Device device) {
+  const char* const variable = std::getenv("COTANGENT_FUSION");
+  const std::string_view how = variable ? variable : "";
+  if (!wanted || how == "off") return {};
+  return how == "all" ? Worth{} : Worth::on(device);
 }
 
 // A copy in the same layout, where elements have a place each.
@@ -53,19 +68,9 @@ Tensor like(const Tensor& t) {
 
 }  // namespace
 
-Mailbox::Mailbox(Device device) : memory_(zeros({kSlots}, {.dtype = i64, .device = device})) {}
-
-void Mailbox::send(int slot, std::uint64_t value) {
-  if (sent_[slot] == value) return;
-  sent_[slot] = value;
-  if (memory_.is_cpu())
-    std::memcpy(at(slot), &value, sizeof value);
-  else
-    memory_.select(0, slot).fill_(static_cast<std::int64_t>(value));
-}
-
 struct StepProgram::Impl {
-  explicit Impl(const CaptureOptions& the_options) : options(the_options) {
+  Impl(const CaptureOptions& the_options, std::shared_ptr<StepMemory> the_memory)
+      : options(the_options), memory(std::move(the_memory)) {
     check_at_least(options.warmup, "warmup");
     check_at_least(options.recordings, "recordings");
     CT_CHECK(options.check_every >= 0, ValueError, kOp, "check_every is ", options.check_every,
@@ -85,12 +90,15 @@ struct StepProgram::Impl {
                              const Recorded* before);
   void replay(Recorded& r, const std::vector<Tensor>& inputs, Body body);
   void play(Recorded& r, StepCheck* check);
+  bool make_graph(Recorded& r);
   void drop(const Recorded& r);
   void make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again);
   void place(Device device);
   void clear();
+  const FusionPlan* plan() const { return last && last->list ? last->list->plan() : nullptr; }
 
   const CaptureOptions options;
+  const std::shared_ptr<StepMemory> memory;
   std::int64_t check_every = options.check_every;
   std::atomic<bool> busy = false;
   std::string failure;  // why the next call throws
@@ -107,7 +115,6 @@ struct StepProgram::Impl {
 
   Device device;
   std::optional<Mailbox> mailbox;
-  Stream stream;  // CUDA
 };
 
 void StepProgram::Impl::clear() {
@@ -119,11 +126,8 @@ void StepProgram::Impl::clear() {
   }
   recorded.clear();
   last = nullptr;
-  if (stream.native) {
-    const DeviceGuard guard(device);
-    runtime::stream_destroy(stream.native);
-  }
-  stream = {}, mailbox.reset();
+  mailbox.reset();
+  memory->trim(device);
   warm.clear(), shapes.clear(), failure.clear();
   since_replay = 0;
 }
@@ -136,17 +140,18 @@ void StepProgram::Impl::place(Device where) {
   }
   device = where;
   mailbox.emplace(device);
-  if (device.is_cpu()) return;
-  static std::atomic<std::int32_t> next{1 << 20};  // beyond those of new_stream()
-  const DeviceGuard guard(device);
-  stream = {runtime::stream_create(0), device, next.fetch_add(1)};
 }
 
 Recorded* StepProgram::Impl::find(const std::string& key) {
   changed = nullptr;
   for (std::size_t i = 0; i < recorded.size();) {
     Recorded& r = *recorded[i];
-    const Recorded::Guard obstacle = r.key == key ? r.obstacle() : Recorded::Guard{"", {}};
+    if (r.shared && !r.alone && r.shared != memory->pools(device)) {  // something lies in it that stays
+      warm[r.key] = 0;
+      drop(r);
+      continue;
+    }
+    const Recorded::Obstacle obstacle = r.key == key ? r.obstacle() : Recorded::Obstacle{""};
     if (!obstacle.what) return &r;
     if (r.key == key) changed = obstacle.what;
     if (obstacle.returns) {
@@ -197,23 +202,40 @@ void StepProgram::Impl::make_room(const std::string& key, const std::vector<Tens
   }
 }
 
+// The step runs as it is recorded, on both devices.
 std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vector<Tensor> slots, Body body,
                                               const Recorded* before) {
   auto fresh = std::make_unique<Recorded>();
   fresh->key = key, fresh->device = device, fresh->inputs = std::move(slots);
   fresh->pool = make_memory_pool(device);
+  if (before) fresh->shared = memory->pools(device);
   std::vector<std::uint32_t> versions;
   for (const Tensor& t : fresh->inputs) versions.push_back(t.defined() ? t.impl()->storage->version() : 0);
 
   const GeneratorState start = default_generator().state();
-  mailbox->send(0, start.seed), mailbox->send(1, start.offset);
-  const std::uint64_t home =
-      device.is_cpu() ? fresh->pool
-                      : static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(stream.native));
-  StepRecorder recorder(*fresh, *mailbox, device.is_cpu() ? Stream{} : stream, home, watcher);
+  mailbox->set(0, start.seed), mailbox->set(1, start.offset);
+  mailbox->send();
   std::uint64_t draws = 0;
   {
-    struct Taken {  // also where the step fails
+    // The first recording tells what outlives a step: it shares nothing.
+    BlockPlan plan(device, fresh->pool, before ? fresh->shared->step : fresh->pool,
+                   before ? before->blocks : std::vector<BlockPlan::Block>());
+    struct Finish {  // also where the step fails
+      BlockPlan& plan;
+      Impl& self;
+      Recorded& recorded;
+      ~Finish() {
+        const bool strays = plan.finish();
+        recorded.blocks = std::move(plan.blocks());
+        for (const BlockPlan::Block& block : recorded.blocks)
+          if (!block.stays) recorded.passing.insert(block.id);
+        if (!strays || !recorded.shared) return;
+        recorded.alone = true;
+        self.memory->renew(self.device);
+      }
+    } finish{plan, *this, *fresh};
+    StepRecorder recorder(*fresh, *mailbox, plan, watcher);
+    struct Taken {
       std::uint64_t& count;
       std::optional<StepDraws> step;
       ~Taken() {
@@ -221,28 +243,19 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
         step.reset();
         default_generator().reserve(count);
       }
-    } taken{draws, {}};
-    taken.step.emplace(mailbox->draws());
-    const RecordingScope scope(&recorder);
-    const MemoryPoolGuard memory(device, fresh->pool);
-    const TracerScope tracer(recorder);
-    if (device.is_cpu()) {
+    };
+    {
+      Taken taken{draws, {}};
+      taken.step.emplace(mailbox->draws());
+      const RecordingScope scope(&recorder);
+      const TracerScope tracer(recorder);
       fresh->results = body(fresh->inputs);
-    } else {
-      const StreamGuard on(stream);
-      runtime::capture_begin(stream.native);
-      struct End {
-        Stream stream;
-        void*& graph;
-        ~End() { graph = runtime::capture_end(stream.native); }
-      } end{stream, fresh->graph};
-      fresh->results = body(fresh->inputs);
+      CT_CHECK(
+          taken.step->state.live, CaptureError, kOp,
+          "the step sets the state of default_generator(): a replay would repeat its draws; seed it before");
     }
-    CT_CHECK(
-        taken.step->state.live, CaptureError, kOp,
-        "the step sets the state of default_generator(): a replay would repeat its draws; seed it before");
+    recorder.finish();
   }
-  recorder.finish();
   if (draws > 0) {
     Recorded::Effect reserve{0, -1, [draws] { default_generator().reserve(draws); }, {}};
     fresh->effects.insert(fresh->effects.begin(), std::move(reserve));
@@ -251,22 +264,12 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
     CT_CHECK(!fresh->inputs[i].defined() || fresh->inputs[i].impl()->storage->version() == versions[i],
              CaptureError, kOp, "the step changes its argument ", i,
              " in place: calls give it copies; return the changed tensor");
-  if (device.is_cuda()) {
-    const DeviceGuard guard(device);
-    CT_CHECK(fresh->graph, CaptureError, kOp,
-             "the recording was made invalid by a call of CUDA that a graph cannot hold, of this step or of "
-             "another thread");
-    fresh->executable = runtime::graph_instantiate(fresh->graph);
-    for (const Recorded::Effect& e : fresh->effects)
-      if (e.slot >= 0) mailbox->send(e.slot, e.first);
-    runtime::graph_launch(fresh->executable, current_stream(device).native);
-  }
   fresh->number = number = ++made, ++since_replay;
   fresh->used = ++clock;
   if (before) {
     const std::string differing = difference(*before, *fresh);
     fresh->confirmed = differing.empty();
-    if (fresh->confirmed) fresh->list = std::make_unique<CallList>(device, fresh->calls);
+    if (fresh->confirmed) fresh->make_list(worth_fusing(options.fuse, device));
     if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
   }
   std::vector<Tensor> results = fresh->results;
@@ -276,27 +279,65 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
   return results;
 }
 
+// Captures the recorded calls as they are queued once more: none of them runs, and where the capture fails nothing has changed.
+// Work of another thread on the same device can make it invalid; then the next replay tries again.
+bool StepProgram::Impl::make_graph(Recorded& r) {
+  constexpr int kAttempts = 16;
+  if (r.executable) return true;
+  CT_CHECK(
+      r.attempts < kAttempts, CaptureError, kOp, "the recording could not be made a graph in ", kAttempts,
+      " replays: each time a call of CUDA that a graph can't hold came between, of an op of the step or of "
+      "another thread; let other threads work on streams of their own, without a wait for the whole device");
+  ++r.attempts;
+  const Stream& stream = r.shared->stream;
+  const StreamGuard on(stream);
+  const MemoryPoolGuard temporary(device, r.shared->kernels);
+  void* graph = nullptr;
+  try {
+    runtime::capture_begin(stream.native);
+    struct End {
+      void*& graph;
+      void* stream;
+      ~End() { graph = runtime::capture_end(stream); }
+    } end{graph, stream.native};
+    for (std::size_t i = 0; i < r.list->size(); ++i) r.list->run(i);
+  } catch (const CudaError&) {
+    if (graph) runtime::graph_destroy(std::exchange(graph, nullptr));
+  }
+  if (!graph) return false;
+  struct Destroy {
+    void* graph;
+    ~Destroy() { runtime::graph_destroy(graph); }
+  } destroy{graph};
+  r.executable = runtime::graph_instantiate(graph);
+  return true;
+}
+
 // Effects and kernels, in the order of the step where the host runs the kernels.
 void StepProgram::Impl::play(Recorded& r, StepCheck* check) {
   const auto apply = [&](Recorded::Effect& e) {
     if (e.slot >= 0)
-      mailbox->send(e.slot, check ? check->values.at(static_cast<std::size_t>(e.slot - 2)) : e.value());
+      mailbox->set(e.slot, check ? check->values.at(static_cast<std::size_t>(e.slot - 2)) : e.value());
     else if (!check)  // the plain step has had its effects
       e.run();
   };
   const GeneratorState draw = check ? check->draw : default_generator().state();
-  mailbox->send(0, draw.seed), mailbox->send(1, draw.offset);
+  mailbox->set(0, draw.seed), mailbox->set(1, draw.offset);
   std::size_t next = 0;
-  // A graph is one piece of work: who watches calls sees the same kernels one by one.
-  const bool by_calls = !r.executable || traced();
-  if (by_calls) {
-    for (std::size_t i = 0; i < r.list->size(); ++i) {
-      while (next < r.effects.size() && r.effects[next].before <= i) apply(r.effects[next++]);
-      r.list->run(i);
-    }
+  const auto apply_until = [&](std::size_t call) {
+    while (next < r.effects.size() && r.effects[next].before <= call) apply(r.effects[next++]);
+  };
+  if (device.is_cuda()) {
+    apply_until(r.list->size());
+    mailbox->send();
+    // A graph is one piece of work: who watches calls sees the same kernels one by one.
+    if (!traced() && make_graph(r)) return runtime::graph_launch(r.executable, current_stream(device).native);
   }
-  while (next < r.effects.size()) apply(r.effects[next++]);
-  if (!by_calls) runtime::graph_launch(r.executable, current_stream(device).native);
+  for (std::size_t i = 0; i < r.list->size(); ++i) {
+    apply_until(i);
+    r.list->run(i);
+  }
+  apply_until(r.list->size());
 }
 
 void StepProgram::Impl::replay(Recorded& r, const std::vector<Tensor>& inputs, Body body) {
@@ -350,14 +391,17 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
 
   number = 0;
   if (!options.enabled) return detached(inputs);
-  const std::string key = key_of(inputs, values);
-  Recorded* const found = find(key);
+  std::optional<StepMemory::Turn> turn;
+  if (mailbox) turn.emplace(*memory, device);
+  Recorded* const found = find(key_of(inputs, values));
   if (found && found->confirmed) {
     replay(*found, inputs, detached);
     return found->results;
   }
+  const std::string key = key_of(inputs, values);
   make_room(key, inputs, found != nullptr);
   if (warm[key] < options.warmup) {
+    turn.reset();
     std::vector<Tensor> results;
     {
       const TracerScope scope(watcher);
@@ -367,6 +411,7 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
     return results;
   }
   place(watcher.device);
+  if (!turn) turn.emplace(*memory, device);
   std::vector<Tensor> slots;
   {
     const NoGrad off;
@@ -386,11 +431,19 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
   return record(key, std::move(slots), detached, found);
 }
 
-StepProgram::StepProgram(const CaptureOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+StepProgram::StepProgram(const CaptureOptions& options)
+    : impl_(std::make_unique<Impl>(options, options.pool.memory_)) {}
 StepProgram::~StepProgram() = default;
 
 std::vector<Tensor> StepProgram::run(std::vector<Tensor> inputs, const std::string& values, Body body) {
   return impl_->run(std::move(inputs), values, body);
+}
+
+bool StepProgram::ready(const std::vector<Tensor>& inputs, const std::string& values) const {
+  const std::string& key = key_of(inputs, values);
+  return impl_->options.enabled && std::ranges::any_of(impl_->recorded, [&](const auto& r) {
+           return r->confirmed && r->key == key && !r->obstacle().what;
+         });
 }
 
 std::int64_t StepProgram::number() const { return impl_->number; }
@@ -403,9 +456,21 @@ void StepProgram::reset() { impl_->clear(); }
 
 std::vector<std::string> StepProgram::kernels() const {
   std::vector<std::string> names;
-  if (impl_->last)
-    for (const RecordedCall& call : impl_->last->calls) names.push_back(call.name());
+  if (!impl_->last) return names;
+  const FusionPlan* const plan = impl_->plan();
+  for (std::size_t i = 0; i < impl_->last->calls.size(); ++i) {
+    if (!plan || plan->group_of[i] == FusionPlan::kNone)
+      names.push_back(impl_->last->calls[i].name());
+    else if (const FusedCalls* const group = plan->ending_with(i))
+      names.push_back(group->name(impl_->last->calls));
+  }
   return names;
+}
+
+std::string StepProgram::explain_fusion() const {
+  const FusionPlan* const plan = impl_->plan();
+  if (plan) return explain(*plan, impl_->last->calls);
+  return impl_->last && impl_->last->confirmed ? "fusion is off\n" : "not captured yet\n";
 }
 
 std::string StepProgram::dot() const {
@@ -427,7 +492,12 @@ std::string StepProgram::dot() const {
 
 std::size_t StepProgram::memory() const {
   std::size_t bytes = 0;
-  for (const auto& r : impl_->recorded) bytes += memory_pool_bytes(r->device, r->pool);
+  std::set<MemoryPoolId> pools;
+  for (const auto& r : impl_->recorded) {
+    pools.insert(r->pool);
+    if (r->shared) pools.insert({r->shared->step, r->shared->kernels});
+  }
+  for (const MemoryPoolId pool : pools) bytes += memory_pool_bytes(impl_->device, pool);
   return bytes;
 }
 

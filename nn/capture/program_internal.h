@@ -1,9 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -11,8 +15,9 @@
 
 #include <cotangent/core/base/generator_state.h>
 #include <cotangent/core/device/recording.h>
-#include <cotangent/core/memory/allocator.h>
+#include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/nn/capture/calls_internal.h>
+#include <cotangent/nn/capture/fusion_internal.h>
 
 // Parts of a captured function (program.cpp).
 
@@ -25,10 +30,13 @@ struct Leaf {
   bool requires_grad = true;
   // Where the gradient lies at the start and at the end; null for none.
   const void *start = nullptr, *end = nullptr;
+  // The hooks that the step has run, which replays do not.
+  std::shared_ptr<const void> hooks = nullptr, post_hooks = nullptr;
   bool read = false;  // the step uses the gradient that it starts with
   Tensor made{};      // the gradient of the end, where the step has made it: its memory stays the gradient's
 
   static const void* gradient_of(const Tensor& leaf);
+  bool has_its_hooks() const;
   /// Gives the leaf the gradient that the step leaves behind, in a handle of its own: those that are kept would be counted
   /// where the tape asks whether it may add to a gradient in place.
   void leave();
@@ -37,18 +45,74 @@ struct Leaf {
 /// Numbers that change from step to step, in the device's memory: seed and offset of the draws, then those of Recording::slot().
 class Mailbox {
  public:
-  static constexpr int kSlots = 32;  // 256 bytes
+  static constexpr int kSlots = 32, kBytes = 8 * kSlots;
 
   explicit Mailbox(Device device);
   GeneratorState* draws() const { return reinterpret_cast<GeneratorState*>(memory_.raw_data()); }
   void* at(int slot) const { return static_cast<std::int64_t*>(memory_.raw_data()) + slot; }
   bool holds(const void* p) const { return p >= at(0) && p < at(kSlots); }
-  /// Queues a write of what is not there already.
-  void send(int slot, std::uint64_t value);
+  void set(int slot, std::uint64_t value);
+  /// Queues one copy of all that was set, if anything differs from the last one.
+  void send();
 
  private:
+  static constexpr int kPages = 64;
+
   Tensor memory_;
-  std::uint64_t sent_[kSlots] = {};
+  std::uint64_t values_[kSlots] = {};
+  bool changed_ = false;
+  // Page-locked copies that are on their way. A page is written again behind the event of its half.
+  Ref<Storage> pages_;
+  Event read_[2];
+  int page_ = 0;
+};
+
+/// Memory that a recording refers to, and gives up with the last of those that share it.
+struct StepPools {
+  explicit StepPools(Device device);
+  ~StepPools();
+  StepPools(const StepPools&) = delete;
+  StepPools& operator=(const StepPools&) = delete;
+
+  const Device device;
+  const MemoryPoolId step;     // what a step makes and lets go of
+  const MemoryPoolId kernels;  // what a kernel needs while it runs, in a graph
+  Stream stream;               // CUDA: on which graphs are captured, and nothing else happens
+};
+
+/// The memory of a CapturePool.
+class StepMemory {
+ public:
+  /// The memory is the calling thread's until the scope ends, and work on its current stream comes behind that of the turns
+  /// before. Throws CaptureError for a turn within a turn.
+  class Turn {
+   public:
+    Turn(StepMemory& memory, Device device);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    StepMemory& memory_;
+  };
+
+  // In a turn.
+  const std::shared_ptr<StepPools>& pools(Device device);
+  /// Leaves the pools to who refers to them now.
+  void renew(Device device);
+  /// Gives the pools up if no recording refers to them, and nobody has a turn.
+  void trim(Device device);
+
+ private:
+  struct Place {
+    std::shared_ptr<StepPools> pools;
+    Stream last;
+  };
+  Place& place(Device device) { return places_[device.is_cpu() ? 0 : 1 + device.index]; }
+
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_;
+  Place places_[1 + kMaxCudaDevices];
 };
 
 struct Recorded;
@@ -81,6 +145,15 @@ class StepCheck final : public Recording {
   std::vector<Tensor> results_, gradients_;
 };
 
+/// A storage that recordings refer to, held once for all of them: its count tells whether anybody else still does.
+struct Held {
+  ~Held();
+  static std::shared_ptr<const Held> of(const Ref<Storage>& storage);
+  bool alone() const { return storage->use_count() == 1; }
+
+  const Ref<Storage> storage;
+};
+
 /// A recorded step.
 struct Recorded {
   struct Effect {
@@ -88,7 +161,6 @@ struct Recorded {
     int slot;            // -1: `run`
     std::function<void()> run;
     std::function<std::uint64_t()> value;
-    std::uint64_t first = 0;  // the value in the recording
   };
   struct Guard {
     const char* what;
@@ -96,7 +168,7 @@ struct Recorded {
     bool returns = true;
   };
   struct Written {
-    Ref<Storage> storage;
+    Storage* storage;  // held
     std::uint32_t versions;
   };
 
@@ -106,21 +178,33 @@ struct Recorded {
   Recorded& operator=(const Recorded&) = delete;
 
   /// A guard that does not hold; `what` is null where all do.
-  Guard obstacle() const;
+  struct Obstacle {
+    const char* what = nullptr;
+    bool returns = true;
+  };
+  Obstacle obstacle() const;
+  /// Makes the list of the calls, grouped where that is of worth.
+  void make_list(const std::optional<Worth>& worth);
 
   std::string key;
   Device device;
-  MemoryPoolId pool = 0;
+  MemoryPoolId pool = 0;  // of what outlives a step: results, gradients
+  std::shared_ptr<StepPools> shared;
+  bool alone = false;  // something outlives the step in `shared`, which nobody else may use then
+  std::vector<BlockPlan::Block> blocks;
   std::vector<Tensor> inputs, results;
   std::vector<RecordedCall> calls;
   std::unordered_set<std::uint64_t> outside;  // storages that were there before
-  std::vector<Ref<Storage>> held;
+  std::unordered_set<std::uint64_t> passing;  // made in the step, and gone at its end
+  std::vector<std::shared_ptr<const Held>> held;
+  std::vector<const Held*> others;  // those that somebody else has to hold
   std::vector<Written> written;
   std::vector<Effect> effects;
   std::vector<Guard> guards;
   std::vector<Leaf> leaves;
   std::unique_ptr<CallList> list;
-  void *graph = nullptr, *executable = nullptr;  // CUDA
+  void* executable = nullptr;  // CUDA
+  int attempts = 0;            // that failed to make it
   bool confirmed = false;
   std::int64_t number = 0;
   std::uint64_t used = 0;  // when, for the least recently used
@@ -146,7 +230,7 @@ class Watcher final : public Tracer {
 /// Records a step into `to`.
 class StepRecorder final : public CallRecorder, public Recording {
  public:
-  StepRecorder(Recorded& to, Mailbox& mailbox, const Stream& stream, std::uint64_t home, Watcher& watcher);
+  StepRecorder(Recorded& to, Mailbox& mailbox, const BlockPlan& plan, Watcher& watcher);
 
   void effect(std::function<void()> effect) override;
   void guard(const char* what, std::function<bool()> holds, bool returns) override;
@@ -167,13 +251,11 @@ class StepRecorder final : public CallRecorder, public Recording {
 
   Recorded& to_;
   Mailbox& mailbox_;
+  const BlockPlan& plan_;
   const Stream stream_;
-  const std::uint64_t home_;   // Storage::stream() of memory of the step's own
-  const std::uint64_t first_;  // the number of the first storage that can be made in it
   Watcher& watcher_;
   int next_slot_ = 2;
-  std::unordered_map<std::uint64_t, std::uint32_t>
-      versions_;  // of what was there before, when it was seen first
+  std::vector<std::uint32_t> versions_;  // of to_.held, when each was seen first
   std::unordered_set<const void*> start_gradients_;
   std::unordered_set<const void*> read_gradients_;
   std::vector<const TensorImpl*> outputs_;  // of the call that runs

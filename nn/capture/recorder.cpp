@@ -1,31 +1,21 @@
 #include <algorithm>
 
-#include <cotangent/core/base/rng.h>
+#include <cotangent/autograd/node.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 
 namespace ct::detail {
-namespace {
-
-std::uint64_t fresh_number() { return Storage::wrap(nullptr, 0, cpu, {})->id(); }
-
-template <class F>
-void each_tensor(const KernelCall& call, F&& f) {
-  if (call.forward) {
-    for (const Tensor* t : call.forward->inputs) f(*t);
-    for (const Tensor& t : call.forward->outputs) f(t);
-    return;
-  }
-  for (const auto& list : {call.backward->saved_inputs, call.backward->saved_outputs, call.backward->grads})
-    for (const Tensor& t : list) f(t);
-  for (const Tensor& t : call.backward->grad_inputs) f(t);
-}
-
-}  // namespace
 
 const void* Leaf::gradient_of(const Tensor& leaf) {
-  const Tensor grad = leaf.grad();
-  return grad.defined() ? grad.impl()->storage->data() : nullptr;
+  if (!leaf.impl()->autograd) return nullptr;
+  const auto& meta = static_cast<const LeafMeta&>(*leaf.impl()->autograd);
+  const std::lock_guard lock(meta.lock);
+  return meta.grad.defined() ? meta.grad.impl()->storage->data() : nullptr;
+}
+
+bool Leaf::has_its_hooks() const {
+  const auto& meta = static_cast<const LeafMeta&>(*tensor.impl()->autograd);
+  return meta.hooks.is(hooks) && meta.post_hooks.is(post_hooks);
 }
 
 void Leaf::leave() {
@@ -41,7 +31,7 @@ void Leaf::leave() {
 // ---- Watcher --------------------------------------------------------------------------------------------
 
 bool Watcher::begin(const KernelCall& call) {
-  each_tensor(call, [&](const Tensor& t) { note(t); });
+  call.for_each_tensor([&](const Tensor& t, auto) { note(t); });
   return false;
 }
 
@@ -53,9 +43,8 @@ void Watcher::note(const Tensor& t) {
 
 // ---- StepRecorder ---------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(Recorded& to, Mailbox& mailbox, const Stream& stream, std::uint64_t home,
-                           Watcher& watcher)
-    : to_(to), mailbox_(mailbox), stream_(stream), home_(home), first_(fresh_number()), watcher_(watcher) {
+StepRecorder::StepRecorder(Recorded& to, Mailbox& mailbox, const BlockPlan& plan, Watcher& watcher)
+    : to_(to), mailbox_(mailbox), plan_(plan), stream_(current_stream(to.device)), watcher_(watcher) {
   for (const Tensor& leaf : watcher.leaves) add_leaf(leaf);
 }
 
@@ -81,9 +70,9 @@ void* StepRecorder::slot(std::function<std::uint64_t()> value) {
   if (next_slot_ == Mailbox::kSlots)
     refuse("capture", "has more numbers that change from step to step than the 30 there is room for");
   const int slot = next_slot_++;
-  const std::uint64_t now = value();
-  if (stream_.device.is_cpu()) mailbox_.send(slot, now);  // the step is run as it is recorded
-  to_.effects.push_back({calls.size(), slot, {}, std::move(value), now});
+  mailbox_.set(slot, value());  // the step is run as it is recorded
+  mailbox_.send();
+  to_.effects.push_back({calls.size(), slot, {}, std::move(value)});
   return mailbox_.at(slot);
 }
 
@@ -96,7 +85,7 @@ void StepRecorder::beginning(const KernelCall& call) {
   const OpDef& op = call.op;
   if (stream_.device.is_cuda() && !(current_stream(stream_.device) == stream_))
     refuse(op.name, "works on a stream of its own; a captured step runs on one stream");
-  const AttrsView attrs = call.forward ? call.forward->attrs_view : call.backward->attrs_view;
+  const AttrsView attrs = call.attrs();
   for (const AttrDef& field : op.attributes) {
     if (field.type != AttrType::draw || std::size_t{field.offset} + field.size > attrs.size) continue;
     GeneratorState draw;
@@ -113,7 +102,7 @@ void StepRecorder::beginning(const KernelCall& call) {
       if (t->defined() && t->requires_grad()) gradient(*t);
     for (const Tensor& t : call.forward->outputs) outputs_.push_back(t.impl());
   }
-  each_tensor(call, [&](const Tensor& t) { see(op, t); });
+  call.for_each_tensor([&](const Tensor& t, auto) { see(op, t); });
 }
 
 void StepRecorder::ended(const KernelCall& call) {
@@ -121,7 +110,7 @@ void StepRecorder::ended(const KernelCall& call) {
     for (std::size_t k = 0; k < outputs_.size(); ++k)
       if (call.forward->outputs[k].impl() != outputs_[k])
         refuse(call.op.name, "has a result whose size its values tell; a replay has that of the recording");
-  for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs) see(call.op, t);
+  for (const Tensor& t : call.results()) see(call.op, t);
 }
 
 void StepRecorder::see(const OpDef& op, const Tensor& t) {
@@ -135,47 +124,88 @@ void StepRecorder::see(const OpDef& op, const Tensor& t) {
   if (storage.bytes() == 0) return;
   if (mailbox_.holds(storage.data())) return;
   const std::uint64_t id = storage.id();
-  const bool made_here = reinterpret_cast<std::uintptr_t>(storage.stream().native) == home_ && id > first_;
-  if (made_here || !to_.outside.insert(id).second) return;
+  if (plan_.made(storage) || !to_.outside.insert(id).second) return;
   // A handle of a gradient would be counted where the tape asks whether it may add to it in place.
   if (start_gradients_.contains(storage.data())) return read_gradients_.insert(storage.data()), void();
-  to_.held.push_back(t.impl()->storage);
-  versions_.emplace(id, storage.version());
+  to_.held.push_back(Held::of(t.impl()->storage));
+  versions_.push_back(storage.version());
 }
 
 void StepRecorder::finish() {
   for (Leaf& leaf : to_.leaves) {
     leaf.read = read_gradients_.contains(leaf.start);
     leaf.end = Leaf::gradient_of(leaf.tensor);
+    const LeafMeta& meta = leaf_meta(*leaf.tensor.impl());
+    leaf.hooks = meta.hooks.list(), leaf.post_hooks = meta.post_hooks.list();
     if (!leaf.end || leaf.end == leaf.start) continue;
     leaf.made = leaf.tensor.grad();
     leaf.tensor.set_grad({});
     leaf.leave();
   }
-  for (const Ref<Storage>& storage : to_.held)
-    if (const std::uint32_t more = storage->version() - versions_.at(storage->id()))
-      to_.written.push_back({storage, more});
+  for (std::size_t i = 0; i < versions_.size(); ++i) {
+    const Held& held = *to_.held[i];
+    if (const std::uint32_t more = held.storage->version() - versions_[i])
+      to_.written.push_back({held.storage.get(), more});
+    const auto is_its = [&](const Leaf& leaf) { return leaf.storage == held.storage.get(); };
+    if (!held.alone() && std::ranges::none_of(to_.leaves, is_its)) to_.others.push_back(&held);
+  }
   to_.calls = std::move(calls);
+}
+
+// ---- Held -----------------------------------------------------------------------------------------------
+
+namespace {
+struct AllHeld {
+  std::mutex mutex;
+  std::unordered_map<std::uint64_t, std::weak_ptr<const Held>> by_id;
+  static AllHeld& get() {
+    static AllHeld& all = *new AllHeld;  // recordings may outlive everything else
+    return all;
+  }
+};
+}  // namespace
+
+std::shared_ptr<const Held> Held::of(const Ref<Storage>& storage) {
+  AllHeld& all = AllHeld::get();
+  const std::lock_guard lock(all.mutex);
+  std::weak_ptr<const Held>& known = all.by_id[storage->id()];
+  std::shared_ptr<const Held> held = known.lock();
+  if (!held) known = held = std::shared_ptr<const Held>(new Held{storage});
+  return held;
+}
+
+Held::~Held() {
+  AllHeld& all = AllHeld::get();
+  const std::lock_guard lock(all.mutex);
+  const auto at = all.by_id.find(storage->id());
+  if (at != all.by_id.end() && at->second.expired()) all.by_id.erase(at);
 }
 
 // ---- Recorded -------------------------------------------------------------------------------------------
 
 Recorded::~Recorded() {
   if (executable) runtime::executable_destroy(executable);
-  if (graph) runtime::graph_destroy(graph);
   if (pool != 0) release_memory_pool(device, pool);
 }
 
-Recorded::Guard Recorded::obstacle() const {
+void Recorded::make_list(const std::optional<Worth>& worth) {
+  auto plan = worth ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, *worth)) : nullptr;
+  list = std::make_unique<CallList>(calls, std::move(plan));
+}
+
+Recorded::Obstacle Recorded::obstacle() const {
   for (const Leaf& leaf : leaves) {
     const TensorImpl& impl = *leaf.tensor.impl();
-    if (impl.storage.get() != leaf.storage) return {"another memory of a parameter", {}};
-    if (impl.requires_grad != leaf.requires_grad) return {"another requires_grad of a parameter", {}};
+    if (impl.storage.get() != leaf.storage) return {"another memory of a parameter"};
+    if (impl.requires_grad != leaf.requires_grad) return {"another requires_grad of a parameter"};
+    if (!leaf.has_its_hooks()) return {"other hooks of a parameter", false};
     if (leaf.start && !leaf.read) continue;  // the step lets go of it
-    if (Leaf::gradient_of(leaf.tensor) != leaf.start) return {"other gradients at its start", {}};
+    if (Leaf::gradient_of(leaf.tensor) != leaf.start) return {"other gradients at its start"};
   }
+  for (const Held* held : others)
+    if (held->alone()) return {"a tensor that its program has let go of since", false};
   for (const Guard& guard : guards)
-    if (!guard.holds()) return {guard.what, {}, guard.returns};
+    if (!guard.holds()) return {guard.what, guard.returns};
   return {};
 }
 

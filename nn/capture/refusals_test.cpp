@@ -115,6 +115,9 @@ void check_refusals(Device device) {
     if (device.is_cpu()) return;
     const Tensor elsewhere = ones({});
     use([&](const Tensor& a, const Tensor&) { return a + elsewhere.to(device); }, "cpu");
+    Tensor here = ones({}, {.device = device});
+    use([&](const Tensor& a, const Tensor&) { return a + here.copy_(elsewhere); },
+        "give them as an argument");
   }
   SECTION("another stream") {
     if (device.is_cpu()) return;
@@ -160,289 +163,6 @@ TEST_CASE("an exception in a captured step leaves all usable", "[capture]") {
 }
 
 namespace {
-void check_between(Device device) {
-  const std::vector<Batch> data = batches(10, 7, device);
-  // Trains two nets in the same way, `between` done after each step; one captured.
-  const auto check = [&](NetOptions options, const std::function<void(Net&, int)>& between) {
-    options.device = device;
-    std::vector<std::string> results;
-    for (const bool captured : {false, true}) {
-      Net net(options);
-      manual_seed(5);
-      auto step = net.captured();
-      for (int i = 0; i < 10; ++i) {
-        INFO("captured " << captured << ", step " << i);
-        const Batch& b = data[static_cast<std::size_t>(i)];
-        const Tensor loss =
-            captured ? step(b.x.to(options.dtype), b.y) : net.step(b.x.to(options.dtype), b.y).detach();
-        between(net, i);
-        const std::string result = bytes_of(loss.to(cpu)) + net.result();
-        if (captured)
-          CHECK((results[static_cast<std::size_t>(i)] == result));
-        else
-          results.push_back(result);
-      }
-      if (captured) CHECK(step.replays() > 0);
-    }
-  };
-  SECTION("evaluation") {
-    check({.batch_norm = true}, [&](Net& net, int) {
-      const NoGrad off;
-      net.model.eval();
-      net.model.forward(data[0].x);
-      net.model.train();
-    });
-  }
-  SECTION("a mode that stays changed") {
-    check({}, [&](Net& net, int i) { net.model.train(i % 8 < 4); });
-  }
-  SECTION("a rate set by hand") {
-    check({}, [&](Net& net, int i) {
-      if (i > 3) net.optimizer->set_lr(0.1 / i);
-    });
-  }
-  SECTION("plain steps") {
-    check({}, [&](Net& net, int i) {
-      if (i % 3 == 2) net.step(data[1].x, data[1].y);
-    });
-  }
-  SECTION("gradients let go of") {
-    check({}, [](Net& net, int) {
-      for (Tensor p : net.model.parameters()) p.set_grad({});
-    });
-  }
-  SECTION("gradients of somebody else") {
-    check({}, [](Net& net, int) {
-      for (Tensor p : net.model.parameters()) p.set_grad(ones_like(p));
-    });
-  }
-  SECTION("parameters written") {
-    for (const DType dtype : {f32, bf16})
-      check({.dtype = dtype}, [](Net& net, int i) {
-        const NoGrad off;
-        if (i == 5)
-          for (Tensor p : net.model.parameters()) p.mul_(0.5);
-      });
-  }
-  SECTION("states saved and loaded") {
-    StateDict model, optimizer;
-    check({}, [&](Net& net, int i) {
-      if (i == 4) {
-        model = net.model.state_dict(), optimizer = net.optimizer->state_dict();
-        for (StateDict* dict : {&model, &optimizer}) {
-          StateDict copy = *dict;
-          for (const auto& [name, t] : *dict) copy.set(name, t.clone());
-          *dict = copy;
-        }
-      }
-      if (i == 7) net.model.load_state_dict(model), net.optimizer->load_state_dict(optimizer);
-    });
-  }
-  SECTION("draws, and a seed") {
-    check({}, [](Net&, int i) {
-      randn({3});
-      if (i == 6) manual_seed(99);
-    });
-  }
-  SECTION("frozen and thawed layers") {
-    check({}, [](Net& net, int i) {
-      if (i == 4 || i == 7) net.model.parameters()[0].set_requires_grad(i == 7);
-    });
-  }
-  SECTION("a module moved to another dtype and back") {
-    check({}, [](Net& net, int i) {
-      if (i == 5) net.model.to(f64), net.model.to(f32);
-    });
-  }
-}
-}  // namespace
-
-TEST_CASE("what happens between captured steps counts", "[capture]") { check_between(cpu); }
-TEST_CASE("what happens between captured steps counts on a GPU", "[capture][cuda]") {
-  check_between(cuda(0));
-}
-
-TEST_CASE("arguments and results of captured functions", "[capture]") {
-  SECTION("a number, a flag, an enumerator") {
-    enum class Kind { add, multiply };
-    auto f = capture([](const Tensor& a, double s, Kind kind, bool negate) {
-      const Tensor r = kind == Kind::add ? a + s : a * s;
-      return negate ? -r : r;
-    });
-    for (int i = 0; i < 6; ++i)
-      for (const double s : {2.0, 3.0})
-        for (const bool negate : {false, true}) {
-          const Tensor a = randn({3});
-          CHECK(equal(f(a, s, Kind::multiply, negate), a * s * (negate ? -1 : 1)));
-        }
-    CHECK(f.recordings() == 8);
-  }
-  SECTION("tuples, lists, nothing") {
-    auto pair =
-        capture([](const Tensor& a, const Tensor& b) { return std::pair(a + b, std::tuple(a, a * b)); });
-    auto list = capture([](const Tensor& a) { return std::vector<Tensor>{a, a + 1, Tensor()}; });
-    Tensor total = zeros({4});
-    auto nothing = capture([&](const Tensor& a) { total.add_(a); });
-    Tensor sum = zeros({4});
-    for (int i = 0; i < 6; ++i) {
-      const Tensor a = randn({4}), b = randn({4});
-      const auto [c, de] = pair(a, b);
-      CHECK(equal(c, a + b));
-      CHECK(equal(std::get<1>(de), a * b));
-      const std::vector<Tensor> l = list(a);
-      REQUIRE(l.size() == 3);
-      CHECK(equal(l[0], a));
-      CHECK(equal(l[1], a + 1));
-      CHECK(!l[2].defined());
-      nothing(a);
-      sum.add_(a);
-      CHECK(equal(total, sum));
-    }
-    CHECK(nothing.replays() == 3);
-  }
-  SECTION("layouts, empty and undefined tensors") {
-    auto f = capture([](const Tensor& a, const Tensor& b) { return b.defined() ? a + b : a * 2; });
-    for (int i = 0; i < 5; ++i) {
-      const Tensor a = randn({4, 3});
-      CHECK(equal(f(a.t(), Tensor()), a.t() * 2));
-      CHECK(equal(f(a, a), a + a));
-      CHECK(equal(f(a, randn({1, 3}).expand({4, 3}).mul(0)), a));
-      CHECK(f(a.slice(0, 0, 0), Tensor()).numel() == 0);
-    }
-    CHECK(f.recordings() == 6);
-  }
-  SECTION("a result as the next argument") {
-    auto f = capture([](const Tensor& a) { return a * 1.5 + 1; });
-    Tensor a = ones({3}), b = ones({3});
-    for (int i = 0; i < 7; ++i) {
-      a = f(a), b = b * 1.5 + 1;
-      CHECK(equal(a, b));
-    }
-  }
-  SECTION("results are written over by the next call") {
-    auto f = capture([](const Tensor& a) { return a + 1; });
-    for (int i = 0; i < 3; ++i) f(zeros({2}));
-    const Tensor first = f(zeros({2})), kept = first.clone();
-    f(ones({2}));
-    CHECK(equal(first, full({2}, 2)));
-    CHECK(equal(kept, ones({2})));
-  }
-  SECTION("results are detached from the first call on") {
-    Net net;
-    const Batch b = batches(1)[0];
-    auto step = net.captured();
-    for (int i = 0; i < 5; ++i) CHECK(!step(b.x, b.y).requires_grad());
-  }
-}
-
-TEST_CASE("a replay counts as a change of what it writes", "[capture]") {
-  const Batch b = batches(1)[0];
-  Net net;
-  auto step = net.captured();
-  for (int i = 0; i < 5; ++i) step(b.x, b.y);
-  const Tensor later = net.model.forward(b.x).sum();
-  step(b.x, b.y);
-  CHECK_THROWS_AS(later.backward(), AutogradError);
-}
-
-TEST_CASE("modes of the thread belong to a recording", "[capture]") {
-  auto f = capture([](const Tensor& a) { return grad_enabled() ? matmul(a, a) : a; });
-  const Tensor a = randn({4, 4});
-  for (int i = 0; i < 5; ++i) {
-    CHECK(f(a).dtype() == f32);
-    {
-      const Autocast low(bf16);
-      CHECK(f(a).dtype() == bf16);
-    }
-    const NoGrad off;
-    CHECK(equal(f(a), a));
-  }
-  CHECK(f.recordings() == 6);
-}
-
-TEST_CASE("host effects of a captured step", "[capture]") {
-  int counted = 0, host = 0;
-  const Tensor total = zeros({});
-  auto f = capture([&](const Tensor& a) {
-    ++host;
-    at_replay([&] { ++counted; });
-    Tensor(total).add_(1);
-    return a;
-  });
-  for (int i = 1; i <= 9; ++i) {
-    f(ones({2}));
-    CHECK(counted == i);
-  }
-  CHECK(host == 3);
-  CHECK(total.item() == 9);
-  CHECK(f.kernels() == std::vector<std::string>{"add_scalar"});
-  CHECK(f.dot().find("c0 [label") != std::string::npos);
-  f.reset();
-  CHECK(!f.captured());
-  CHECK(f.kernels().empty());
-  f(ones({2}));
-  CHECK(host == 4);
-}
-
-namespace {
-struct Counter final : Tracer {
-  bool begin(const KernelCall& call) override { return names.push_back(call.op.name), false; }
-  void end(const KernelCall&) override {}
-  std::vector<std::string> names;
-};
-void check_observed(Device device) {
-  const std::vector<Batch> data = batches(8, 7, device);
-  Net plain({.device = device}), net({.device = device});
-  manual_seed(5);
-  for (const auto& [x, y] : data) plain.step(x, y);
-  manual_seed(5);
-  auto step = net.captured();
-  for (int i = 0; i < 6; ++i) step(data[static_cast<std::size_t>(i)].x, data[static_cast<std::size_t>(i)].y);
-  Counter seen;
-  {
-    const TracerScope scope(seen);
-    step(data[6].x, data[6].y);
-  }
-  step(data[7].x, data[7].y);
-  CHECK(seen.names.size() >= step.kernels().size());
-  CHECK(std::ranges::count(seen.names, "adamw_step") + std::ranges::count(seen.names, "adam_step") == 1);
-  CHECK(step.recordings() == 2);
-  CHECK((net.result() == plain.result()));
-}
-}  // namespace
-
-TEST_CASE("observers see the kernels of a replay", "[capture]") { check_observed(cpu); }
-TEST_CASE("observers see the kernels of a replay on a GPU", "[capture][cuda]") { check_observed(cuda(0)); }
-
-TEST_CASE("several captured functions share a model", "[capture]") {
-  const std::vector<Batch> data = batches(8);
-  std::vector<std::string> results;
-  for (const bool captured : {false, true}) {
-    Net net;
-    manual_seed(5);
-    const auto evaluate = [&](const Tensor& x) {
-      const NoGrad off;
-      return softmax(net.model.forward(x), -1);
-    };
-    auto step = net.captured();
-    auto evaluated = capture(evaluate);
-    for (std::size_t i = 0; i < data.size(); ++i) {
-      const auto& [x, y] = data[i];
-      captured ? step(x, y) : net.step(x, y);
-      net.model.eval();
-      const Tensor p = captured ? evaluated(x) : evaluate(x);
-      net.model.train();
-      const std::string result = bytes_of(p) + net.result();
-      if (captured)
-        CHECK((results[i] == result));
-      else
-        results.push_back(result);
-    }
-    if (captured) CHECK(evaluated.replays() == 5);
-  }
-}
-
-namespace {
 void check_checks(Device device) {
   // Right steps pass, every one of them checked, and go on to the same bits.
   const std::vector<Batch> data = batches(12, 7, device);
@@ -470,6 +190,57 @@ void check_checks(Device device) {
 TEST_CASE("checked replays find what a recording can't see", "[capture]") { check_checks(cpu); }
 TEST_CASE("checked replays find what a recording can't see on a GPU", "[capture][cuda]") {
   check_checks(cuda(0));
+}
+
+TEST_CASE("a loader's thread on the same GPU breaks no recording", "[capture][cuda]") {
+  std::atomic<bool> stop = false;
+  std::atomic<int> loaded = 0;
+  std::thread loader([&] {
+    while (!stop) {
+      const Tensor batch = randn({64, 64}, {}, *std::make_unique<Generator>(1)).to(cuda(0));
+      loaded += batch.sum().item() != 0;  // waits for the stream
+      synchronize(cuda(0));               // and for the device
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    auto [net, step] = check_same_bits({.device = cuda(0)}, batches(12, 7, cuda(0)));
+    CHECK(step.replays() == 9);
+  }
+  stop = true;
+  loader.join();
+  CHECK(loaded > 0);
+}
+
+TEST_CASE("numbers of each step reach a GPU that is far behind, on any stream", "[capture][cuda]") {
+  // Each rate is a power of two: the sum tells which of them arrived.
+  const Device device = cuda(0);
+  const Tensor weight = ones({1}, {.device = device}).set_requires_grad();
+  optim::SGD sgd({weight}, {.lr = 1});
+  const Tensor busy = randn({2048, 2048}, {.device = device});
+  auto step = capture([&](const Tensor& x) {
+    sgd.zero_grad();
+    (weight * x).sum().backward();
+    sgd.step();
+    return matmul(busy, busy).slice(0, 0, 1);
+  });
+  const Stream other = new_stream(device);
+  double right = 1;
+  for (int i = 0; i < 300; ++i) {
+    const double rate = 1.0 / (1 << (i % 7));
+    sgd.set_lr(rate);
+    right -= rate;
+    if (i % 50 < 40) {
+      step(ones({1}, {.device = device}));
+      continue;
+    }
+    const Tensor x = ones({1}, {.device = device});
+    synchronize(device);  // the input is the default stream's
+    const StreamGuard guard(other);
+    step(x);
+  }
+  synchronize(device);
+  CHECK(weight.detach().to(cpu).item() == right);
+  CHECK(step.replays() > 250);
 }
 
 TEST_CASE("other threads work beside a captured step", "[capture]") {

@@ -84,7 +84,7 @@ void CallCosts::note(const Tensor& t, std::int64_t flags) {
 
 std::size_t CallCosts::note(const KernelCall& call) {
   const std::size_t place = words_.size();
-  const AttrsView attrs = call.forward ? call.forward->attrs_view : call.backward->attrs_view;
+  const AttrsView attrs = call.attrs();
   const std::size_t attr_words = (attrs.size + sizeof(std::int64_t) - 1) / sizeof(std::int64_t);
   words_.push_back(call.backward != nullptr);
   words_.push_back(static_cast<std::int64_t>(attr_words));

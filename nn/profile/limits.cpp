@@ -24,13 +24,9 @@ using namespace profiling;
 // The device of the last call on a GPU, if there is one.
 struct Places final : Tracer {
   bool begin(const KernelCall& call) override {
-    const auto look = [&](const Tensor& t) {
+    call.for_each_tensor([&](const Tensor& t, auto) {
       if (t.defined() && t.device().is_cuda()) device = t.device();
-    };
-    if (call.forward)
-      for (const Tensor* t : call.forward->inputs) look(*t);
-    else
-      for (const Tensor& t : call.backward->grads) look(t);
+    });
     return false;
   }
   void end(const KernelCall&) override {}

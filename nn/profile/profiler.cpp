@@ -64,9 +64,7 @@ struct Profiler::Impl final : Tracer {
     }
     const auto number = static_cast<std::int32_t>(calls.size()) - 1;
     if (c.device.is_cuda() && records) records->enter(number);
-    // A captured step's kernels do not run while it is recorded.
-    if (c.device.is_cuda() && !records && !detail::recording())
-      c.begun = clock.mark(current_stream(c.device));
+    if (c.device.is_cuda() && !records) c.begun = clock.mark(current_stream(c.device));
     open = number;  // nothing throws from here on
     if (memory && call.forward)
       for (const Tensor& t : call.forward->outputs) memory->claim(t);
@@ -79,8 +77,7 @@ struct Profiler::Impl final : Tracer {
     Recorded& c = calls[static_cast<std::size_t>(open)];
     c.host_end = now;
     if (memory)
-      for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs)
-        memory->claim(t);
+      for (const Tensor& t : call.results()) memory->claim(t);
     open = c.parent;
     if (c.device.is_cuda() && records) records->leave();
     if (c.begun >= 0) c.ended = clock.mark(current_stream(c.device));

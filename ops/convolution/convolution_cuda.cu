@@ -7,7 +7,7 @@
 #include <cotangent/ops/convolution/patches_internal.h>
 #include <cotangent/ops/convolution/strided_internal.h>
 #include <cotangent/ops/engine/fold/sum.h>
-#include <cotangent/ops/engine/mma/ptx.cuh>
+#include <cotangent/core/cuda/mma/ptx.cuh>
 
 // A part of a convolution is a product of matrices (patches_internal.h). A block computes a tile of C, 64 x 128. It
 // brings kDepth elements of k at a time of A and of B into shared memory, both with k along the rows of the tile. While

@@ -2,8 +2,8 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/convolution/flat_internal.h>
 #include <cotangent/ops/engine/fold/sum.h>
+#include <cotangent/core/cuda/mma/tile.cuh>
 #include <cotangent/ops/convolution/flat_layout_internal.cuh>
-#include <cotangent/ops/engine/mma/tile.cuh>
 
 // Convolutions of stride 1 in 16 bits, on images that are laid out flat (flat_internal.h). A block brings the positions that
 // its pixels read into shared memory once; every tap is a product with the same tile, some rows further down. Rows of a tile

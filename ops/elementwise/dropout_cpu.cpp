@@ -17,7 +17,15 @@ void backward_cpu(const Backward& b) {
   if (b.needs(0)) drop(b.grad(), b.grad_in(0), b.attrs<Attrs>());
 }
 
+void read_call(AttrsView attrs, Parameters& numbers, Draw& draw) {
+  const Attrs& a = *static_cast<const Attrs*>(attrs.data);
+  numbers = numbers_of(a), draw = draw_of(a);
+}
+constexpr FormulaRecord kFormula = formula_record<Drop, tiles_of<Drop>>();
+constexpr MapRecord kDropout{kFormula, 1, {{kFormula, "g"}}, read_call};
+
 }  // namespace
 }  // namespace ct::dropout_kernels
 
-CT_KERNELS(cpu, dropout, {"dropout", dropout_kernels::forward_cpu, dropout_kernels::backward_cpu})
+CT_KERNELS(cpu, dropout, {"dropout", dropout_kernels::forward_cpu, dropout_kernels::backward_cpu},
+           forward_only("dropout formulas", elementwise::hand_out<dropout_kernels::kDropout>))

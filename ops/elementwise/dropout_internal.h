@@ -16,14 +16,19 @@ struct Traits : elementwise::Formula {
   static constexpr std::int64_t kGrain = 16384;
 };
 /// The formula of forward, of x, and of backward, of the cotangent: y is linear in x.
-CT_MAP_FORMULA(Drop, Traits, 1, 1, (X x, auto dropped, X scale, X), return where(dropped, 0, x) * scale)
+CT_MAP_FORMULA(Drop, Traits, 1, 1, (X x, auto dropped, X p, X), return where(dropped, 0, x) * p)
+
+inline elementwise::Parameters numbers_of(const Attrs& attrs) {
+  return {attrs.p < 1 ? 1 / (1 - attrs.p) : 0.0, 0};
+}
+inline elementwise::Draw draw_of(const Attrs& attrs) { return {attrs.draw, bernoulli_threshold(attrs.p)}; }
 
 /// y = x with elements dropped, by run(outputs, inputs, parameters, draw), which runs Drop.
 template <class Run>
 void apply(const Tensor& x, const Tensor& y, const Attrs& attrs, Run&& run) {
-  const elementwise::Draw draw{attrs.draw, bernoulli_threshold(attrs.p)};
+  const elementwise::Draw draw = draw_of(attrs);
   const Tensor *outputs[] = {&y}, *inputs[] = {&x};
-  run(outputs, inputs, elementwise::Parameters{attrs.p < 1 ? 1 / (1 - attrs.p) : 0.0, 0}, &draw);
+  run(outputs, inputs, numbers_of(attrs), &draw);
 }
 
 }  // namespace ct::dropout_kernels

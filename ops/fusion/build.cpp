@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/ops/engine/map/unary.h>
@@ -17,6 +18,15 @@ using elementwise::MapRecord;
 
 constexpr std::size_t kMostOperands = elementwise::kMaxInputs;
 
+std::pair<elementwise::Parameters, elementwise::Draw> numbers_of(const MapRecord& record, AttrsView attrs) {
+  std::pair<elementwise::Parameters, elementwise::Draw> of{};
+  if (record.read)
+    record.read(attrs, of.first, of.second);
+  else
+    of.first = elementwise::parameters_of(attrs);
+  return of;
+}
+
 }  // namespace
 
 int Builder::input(DType dtype) {
@@ -30,11 +40,14 @@ int Builder::number(const Scalar& value, DType dtype) {
 }
 
 int Builder::step(const char* name, const elementwise::FormulaRecord& formula,
-                  const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype) {
+                  const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype,
+                  const elementwise::Draw& draw) {
   chain::Step step{.name = name,
                    .formula = &formula,
                    .numbers = numbers,
-                   .operand_count = static_cast<int>(operands.size())};
+                   .draw = draw,
+                   .operand_count = static_cast<int>(operands.size()),
+                   .rough = rough};
   std::copy(operands.begin(), operands.end(), step.operands);
   return program_.add(step, dtype);
 }
@@ -47,15 +60,16 @@ int Builder::call(const OpDef& op, AttrsView attrs, std::span<const int> operand
   if (op.converts) return convert(operands[0], result);
   const MapRecord* const record = elementwise::formulas_of(op);
   elementwise::Compute compute;
+  if (record && record->y.draws && !draws) return -1;
   if (!record || record->y.inputs != operands.size() || record->y.outputs != 1 ||
       !chain::computable(record->y, dtype(operands.back()), compute))
     return -1;
-  return step(op.name, record->y, elementwise::parameters_of(attrs), operands, result);
+  const auto [numbers, draw] = numbers_of(*record, attrs);
+  return step(op.name, record->y, numbers, operands, result, draw);
 }
 
 int Builder::gradient(const OpDef& op, AttrsView attrs, std::span<const int> operands, int result, int k,
-                      int cotangent) {
-  const DType wanted = dtype(operands[static_cast<std::size_t>(k)]);
+                      int cotangent, DType wanted) {
   if (op.converts) return dtype(cotangent) == wanted ? cotangent : convert(cotangent, wanted);
   const MapRecord* const record = elementwise::formulas_of(op);
   if (!record || k >= record->gradients) return -1;
@@ -64,12 +78,16 @@ int Builder::gradient(const OpDef& op, AttrsView attrs, std::span<const int> ope
   if (of.formula.text.empty()) return -1;
   std::array<int, kMostOperands> values{};
   std::size_t count = 0;
-  for (const char* at = of.operands; *at; ++at)
-    values[count++] = *at == 'g'   ? cotangent
-                      : *at == 'y' ? result
-                                   : operands[static_cast<std::size_t>(*at - '0')];
-  return step(op.name, of.formula, of.numbers ? *of.numbers : elementwise::parameters_of(attrs),
-              {values.data(), count}, wanted);
+  for (const char* at = of.operands; *at; ++at) {
+    values[count] = *at == 'g'   ? cotangent
+                    : *at == 'y' ? result
+                                 : operands[static_cast<std::size_t>(*at - '0')];
+    if (values[count++] < 0) return -1;
+  }
+  elementwise::Compute compute;
+  if (!chain::computable(of.formula, dtype(values[count - 1]), compute)) return -1;
+  const auto [numbers, draw] = numbers_of(*record, attrs);
+  return step(op.name, of.formula, of.numbers ? *of.numbers : numbers, {values.data(), count}, wanted, draw);
 }
 
 int Builder::sum(int a, int b) {
@@ -148,7 +166,7 @@ Gradients backward_program(const Formula& f, std::uint32_t needed, std::uint32_t
     for (std::size_t k = 0; k < call.operands.size(); ++k)
       if (const int v = call.operands[k]; leads[static_cast<std::size_t>(v)] && is_floating(f.dtype(v)))
         flow(v, b.gradient(*call.op, call.view(), {operands.data(), call.operands.size()}, here(result),
-                           static_cast<int>(k), g));
+                           static_cast<int>(k), g, f.dtype(v)));
   }
 
   Gradients result;

@@ -22,21 +22,26 @@ class Builder {
   /// A call of an op, whose result has this dtype; -1 where the op's kernels are not a formula, or not one of these dtypes
   /// (integers have none): that call is no part of a program.
   int call(const OpDef& op, AttrsView attrs, std::span<const int> operands, DType dtype);
-  /// The gradient of operand `k` of such a call, whose values were `operands` and `result`, from the cotangent; `cotangent`
-  /// itself where the op passes it on, -1 where none flows back.
+  /// The gradient of operand `k` of such a call, of dtype `wanted`, from the cotangent and the values `operands` and `result`,
+  /// of which those that it does not read may be -1; `cotangent` itself where the op passes it on, -1 where none flows back.
   int gradient(const OpDef& op, AttrsView attrs, std::span<const int> operands, int result, int k,
-               int cotangent);
+               int cotangent, DType wanted);
   /// a + b, as gradients are added up.
   int sum(int a, int b);
   int convert(int value, DType dtype) { return program_.convert(value, dtype); }
   DType dtype(int value) const { return program_.dtypes[static_cast<std::size_t>(value)]; }
   std::size_t steps() const { return program_.steps.size(); }
+  /// For the steps from here on: chain::Step::rough.
+  bool rough = false;
+  /// Whether calls that draw are steps. A program of them repeats its draws unless their state is live.
+  bool draws = false;
   /// The finished program. Throws as chain::finish().
   chain::Program finish(std::vector<int> outputs, bool round_between = false);
 
  private:
   int step(const char* name, const elementwise::FormulaRecord& formula,
-           const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype);
+           const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype,
+           const elementwise::Draw& draw = {});
   chain::Program program_;
 };
 

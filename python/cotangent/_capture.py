@@ -1,10 +1,11 @@
 """Captured steps: recorded once, then replayed as one program."""
-from typing import Any, Callable
+import os
+from typing import Any, Callable, Optional, Union
 
 from ._core import Tensor
-from ._core._grad import StepProgram, at_replay as _at_replay
+from ._core._grad import CapturePool as CapturePool, StepProgram, at_replay as _at_replay
 
-__all__ = ["Captured", "at_replay", "capture"]
+__all__ = ["CapturePool", "Captured", "at_replay", "capture"]
 
 
 def _walk(value: Any, leaf: Callable[[Any], Any]) -> Any:
@@ -25,8 +26,9 @@ class _Place(int):  # of a tensor in a list
 class Captured:
     """A captured function; see capture()."""
 
-    def __init__(self, function: Callable[..., Any], warmup: int, recordings: int, enabled: bool) -> None:
-        self._function, self._program = function, StepProgram(warmup, recordings, enabled)
+    def __init__(self, function: Callable[..., Any], warmup: int, recordings: int, enabled: bool, fuse: bool,
+                 pool: CapturePool) -> None:
+        self._function, self._program = function, StepProgram(warmup, recordings, enabled, fuse, pool)
         self._results: dict[int, Any] = {}  # by the number of a recording: what it returns, with places for tensors
 
     def __call__(self, *args: Any, **more: Any) -> Any:
@@ -82,16 +84,24 @@ class Captured:
         return self._program.recordings()
 
     def kernels(self) -> list[str]:
-        """The calls of the recording that was used last: "linear", "relu", "relu'" (its backward), ..."""
+        """The calls of the recording that was used last: "linear", "relu", "relu'" (its backward), "fused(add, gelu)", ..."""
         return self._program.kernels()
 
     def memory(self) -> int:
-        """Bytes that the recordings hold."""
+        """Bytes that the recordings hold, what they share with other functions counted, too."""
         return self._program.memory()
 
     def dot(self) -> str:
         """The recording that was used last, in Graphviz's language."""
         return self._program.dot()
+
+    def write_dot(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes dot() to a file, which appears as a whole or not at all."""
+        self._program.write_dot(path)
+
+    def explain_fusion(self) -> str:
+        """Which calls of the recording that was used last run as one pass over memory, and why the others do not."""
+        return self._program.explain_fusion()
 
     def reset(self) -> None:
         """Forgets all recordings."""
@@ -99,7 +109,8 @@ class Captured:
         self._results.clear()
 
 
-def capture(function: Callable[..., Any], warmup: int = 1, recordings: int = 8, enabled: bool = True) -> Captured:
+def capture(function: Callable[..., Any], warmup: int = 1, recordings: int = 8, enabled: bool = True,
+            fuse: bool = True, pool: Optional[CapturePool] = None) -> Captured:
     """Makes a program of a function that does a whole step: forward, loss, backward, clipping, optimizer, schedule.
 
         @ct.capture
@@ -113,9 +124,11 @@ def capture(function: Callable[..., Any], warmup: int = 1, recordings: int = 8, 
     The first calls are plain steps (`warmup`), the next two are recorded and compared, those after them replay, without
     Python: on a GPU one CUDA graph, on the CPU the list of kernels, to the same bits. Results are detached, and valid until
     the next call: clone() what is to stay. What a replay can't do is refused with CaptureError: item() within the step,
-    state that goes on by assignment, an argument changed in place. at_replay() adds host code of one's own.
+    state that goes on by assignment, an argument changed in place. at_replay() adds host code of one's own. Calls element by
+    element that only hand values to one another run as one pass over memory, unless `fuse` is False. Functions with one `pool` share
+    the memory of what lives within a step.
     """
-    return Captured(function, warmup, recordings, enabled)
+    return Captured(function, warmup, recordings, enabled, fuse, pool if pool is not None else CapturePool())
 
 
 def at_replay(effect: Callable[[], Any]) -> None:

@@ -1,4 +1,6 @@
 """Captured steps end in the bits of plain ones; what a replay can't do is refused."""
+import threading
+
 import pytest
 
 import cotangent as ct
@@ -39,6 +41,16 @@ def test_a_captured_step_ends_in_the_bits_of_the_step():
     assert net.state() == plain.state() and net.adam.param_groups[0]["lr"] == plain.adam.param_groups[0]["lr"]
     assert step.captured() and step.replays() == 6 and step.recordings() == 2 and step.memory() > 0
     assert "linear'" in step.kernels() and "->" in step.dot()
+
+
+def test_formulas_of_a_step_are_fused_and_explained():
+    x, results = ct.randn(128, 128), []
+    for fuse in (True, False):
+        step = ct.capture(lambda a: ct.tanh(a * 2 + 1) - a, fuse=fuse)
+        results.append([step(x).tolist() for _ in range(5)])
+        assert step.kernels() == (["fused(mul_scalar, add_scalar, tanh, sub)"] if fuse else ["mul_scalar", "add_scalar", "tanh", "sub"])
+        assert ("one pass over f32 [128, 128]" if fuse else "fusion is off") in step.explain_fusion()
+    assert results[0] == results[1]
 
 
 def test_arguments_and_results_of_every_form():
@@ -123,3 +135,65 @@ def test_host_effects_and_plain_steps():
     for _ in range(5):
         plain(ct.ones(2))
     assert counted[0] == 11 and not plain.captured()
+
+
+def test_forms_of_a_call_are_recorded_one_by_one():
+    @ct.capture
+    def f(first, second):
+        return first / second
+
+    for i in range(5):
+        a, b = ct.randn(3), ct.randn(3) + 4
+        assert f(a, b).tolist() == f(first=a, second=b).tolist() == f(second=b, first=a).tolist() == (a / b).tolist()
+        assert f(a, [b][0]).tolist() == (a / b).tolist()
+
+    class Model:
+        def __init__(self, scale):
+            self.scale = ct.tensor([scale])
+            self.step = ct.capture(self.forward)
+
+        def forward(self, x):
+            return x * self.scale
+
+    two, three = Model(2.0), Model(3.0)
+    for _ in range(5):
+        assert two.step(ct.ones(1)).item() == 2 and three.step(ct.ones(1)).item() == 3
+    with pytest.raises(TypeError, match="an argument is a Model"):
+        ct.capture(Model.forward)(two, ct.ones(1))
+
+
+def test_captured_functions_share_a_pool_on_several_threads(tmp_path):
+    pool, wrong = ct.CapturePool(), []
+
+    def work(x):
+        with ct.no_grad():
+            return ((x * 2).exp() + 1).log().sum()
+
+    def use(value):
+        x = ct.full((64, 1024), value)
+        right, f = work(x).item(), ct.capture(work, pool=pool)
+        wrong.extend(i for i in range(40) if f(x).item() != right)
+        assert f.memory() > 0
+        f.write_dot(tmp_path / f"{value}.dot")
+        assert (tmp_path / f"{value}.dot").read_text() == f.dot()
+
+    threads = [threading.Thread(target=use, args=(0.1 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    with pytest.raises(ct.IoError):
+        ct.capture(work).write_dot(tmp_path / "none" / "step.dot")
+
+
+def test_hooks_of_modules_and_parameters_count():
+    net, x = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), ct.randn(5, 3)
+    step = ct.capture(lambda a: net(a).detach())
+    plain = lambda: net(x).tolist()
+    for i in range(12):
+        if i == 5:
+            handle = net[1].register_forward_hook(lambda module, given, y: y * 0.5)
+        if i == 9:
+            handle.remove()
+        assert step(x).tolist() == plain()

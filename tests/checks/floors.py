@@ -20,8 +20,8 @@ import os
 import re
 import sys
 
-MOST = {"core": (8, 5), "ops/engine": (9, 3), "ops": (25, 4), "nn": (12, 4)}  # boxes and floors
-MOST_OF_OPS = (32, 6)  # of rooms and engines in one drawing, where headers stand in their rooms
+MOST = {"core": (8, 5), "ops/engine": (8, 3), "ops": (24, 4), "nn": (12, 4)}  # boxes and floors
+MOST_OF_OPS = (30, 6)  # of rooms and engines in one drawing, where headers stand in their rooms
 FORMATS = ("io", "data", "text")
 
 os.chdir(sys.argv[1])

@@ -1,10 +1,10 @@
 #include "bench/ladders/hopper/gemm.h"
 
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/mma/tensor_map.h>
-#include <cotangent/ops/engine/mma/hopper_tile.cuh>
+#include <cotangent/core/cuda/mma/tensor_map.h>
+#include <cotangent/core/cuda/mma/hopper_tile.cuh>
 
-// The rungs of gemm that only Hopper has instructions for (ops/engine/mma/hopper_ptx.cuh): C[m, n] = A[m, k] B[k, n] of
+// The rungs of gemm that only Hopper has instructions for (core/cuda/mma/hopper_ptx.cuh): C[m, n] = A[m, k] B[k, n] of
 // bf16, summed in f32. m, n and k are multiples of 256.
 
 namespace ct::ladder::gemm {

@@ -1,5 +1,5 @@
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/mma/hopper_tile.cuh>
+#include <cotangent/core/cuda/mma/hopper_tile.cuh>
 
 #include "bench/ladders/limits.h"
 

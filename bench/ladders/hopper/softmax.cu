@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/mma/hopper_ptx.cuh>
+#include <cotangent/core/cuda/mma/hopper_ptx.cuh>
 
 #include "bench/ladders/softmax.cuh"
 

@@ -1,6 +1,6 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops.h>
-#include <cotangent/ops/engine/mma/ptx.cuh>
+#include <cotangent/core/cuda/mma/ptx.cuh>
 
 #include <book.h>
 #include <gpu.h>

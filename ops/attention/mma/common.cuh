@@ -2,7 +2,7 @@
 
 #include <cotangent/core/cuda/math.h>
 #include <cotangent/ops/attention/mma/params.h>
-#include <cotangent/ops/engine/mma/tile.cuh>
+#include <cotangent/core/cuda/mma/tile.cuh>
 
 // Shared by the forward and backward kernels: masks, dropout, which keys are seen.
 

@@ -4,7 +4,7 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/ops/convolution/flat_internal.h>
-#include <cotangent/ops/engine/mma/hopper_ptx.cuh>
+#include <cotangent/core/cuda/mma/hopper_ptx.cuh>
 
 // Results of positions, brought by way of shared memory to where the pixels are, without the gaps.
 

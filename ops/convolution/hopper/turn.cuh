@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cotangent/ops/convolution/flat_internal.h>
-#include <cotangent/ops/engine/mma/hopper_tile.cuh>
+#include <cotangent/core/cuda/mma/hopper_tile.cuh>
 
 // Images as they are in memory, brought into the order of a panel: a row for each position, in it 64 channels.
 

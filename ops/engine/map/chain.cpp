@@ -118,7 +118,14 @@ void finish(Program& p) {
 bool run(const Program& program, std::span<const Tensor* const> outputs,
          std::span<const Tensor* const> inputs) {
   if (outputs[0]->numel() == 0) return true;
-  return functions_of(kernel_tables::chain_functions, outputs[0]->device()).run(program, outputs, inputs);
+  return functions_of(kernel_tables::chain_functions, outputs[0]->device())
+      .run(program, outputs, inputs, false);
+}
+
+bool ready(const Program& program, std::span<const Tensor* const> outputs,
+           std::span<const Tensor* const> inputs) {
+  return functions_of(kernel_tables::chain_functions, outputs[0]->device())
+      .run(program, outputs, inputs, true);
 }
 
 std::string describe(const Program& p) {

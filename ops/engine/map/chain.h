@@ -17,7 +17,8 @@
 //
 // Values of dtype bool are held as such, f64 as f64, other floats as f32: 16 bits are read into f32 and rounded where they
 // are written, or converted to by a step of their own. So results in f32 and f64 have the bits that the formulas have one by
-// one, on the CPU; on a GPU the compiler may contract a product of one step and a sum of the next.
+// one, on the CPU; on a GPU the compiler may contract a product of one step and a sum of the next, but for programs that round
+// between.
 
 namespace ct::chain {
 
@@ -29,7 +30,11 @@ struct Step {
   /// Null: the operand in the dtype of the result; without operands the number p.
   const elementwise::FormulaRecord* formula = nullptr;
   elementwise::Parameters numbers{};
+  elementwise::Draw draw{};  // of a formula that draws, which wants contiguous tensors
   int operand_count = 0;
+  /// On a GPU, where the program rounds between steps: with the functions of Lane<float, true>, as kernels of 16 bits that
+  /// move chunks.
+  bool rough = false;
   std::uint16_t operands[elementwise::kMaxInputs]{};
 };
 
@@ -43,7 +48,8 @@ struct Program {
   std::vector<DType> dtypes;  // of the values: the inputs, then the result of each step
   std::vector<Step> steps;
   std::vector<int> outputs;  // values
-  /// Results of 16 bits are rounded at each step, as by ops that run one by one.
+  /// Each step has the bits of the op that runs alone: results of 16 bits are rounded, and on a GPU nothing is contracted with the
+  /// next step.
   bool round_between = false;
 
   /// Adds a step, and returns its result.
@@ -91,7 +97,12 @@ void finish(Program& program);
 bool run(const Program& program, std::span<const Tensor* const> outputs,
          std::span<const Tensor* const> inputs);
 
-/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, the sizes from axis
+/// Whether run() will run a program on such tensors: a GPU compiles its kernel. For whoever records calls of run(), as nothing can be
+/// loaded into a GPU then.
+bool ready(const Program& program, std::span<const Tensor* const> outputs,
+           std::span<const Tensor* const> inputs);
+
+/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, 0, the sizes from axis
 /// 1 on, the strides of each operand, and the numbers of steps that name them.
 struct Variant {
   int vector = 1;              // elements that a thread moves at once
@@ -100,6 +111,11 @@ struct Variant {
   std::uint64_t repeated = 0;  // bit k: operand k (outputs, then inputs) is one number along the last axis
   std::vector<DType> storage;  // of the operands
 };
+/// Where a formula has the same bits in every kernel of a GPU: a compiler may choose which of its products it contracts with a sum,
+/// and chooses by what stands around it. `in_chunks` are those that were seen to agree where both kernels move chunks of 16 bytes, in
+/// f32 and 16 bits (ops/fusion/build_test.cpp).
+enum class Steady : std::uint8_t { everywhere, in_chunks, nowhere };
+Steady steadiness(std::string_view text, DType dtype);
 /// Whether a formula names its number p, or q.
 bool names_number(std::string_view text, char number);
 std::string cuda_text(const Program& program, const Variant& variant);
@@ -112,7 +128,7 @@ std::string describe(const Program& program);
 namespace ct {
 struct ChainFunctions {
   bool (*run)(const chain::Program& program, std::span<const Tensor* const> outputs,
-              std::span<const Tensor* const> inputs);
+              std::span<const Tensor* const> inputs, bool only_prepare);
 };
 CT_FUNCTION_TABLES(ChainFunctions, chain_functions)
 }  // namespace ct

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/map/blocks_cpu.h>
@@ -147,6 +148,18 @@ class Pass {
         tile.in[k] = fetch_as(computes, step.operands[k], k);
         tile.step[k] = step_[step.operands[k]];
       }
+      if (step.formula->draws) {
+        auto* const words = reinterpret_cast<std::uint32_t*>(
+            temporaries_ + static_cast<std::size_t>(step.operand_count) * c_.temporary_bytes);
+        tile.in[step.operand_count] = words;
+        tile.step[step.operand_count] = 1;
+        if (step.draw.threshold > 0) {
+          fill_words(step.draw.state.now(), static_cast<std::uint64_t>(first_), n_, words);
+          tile.last = static_cast<std::uint32_t>(step.draw.threshold - 1);
+        } else {  // none is drawn
+          std::fill_n(words, n_, ~std::uint32_t{0});
+        }
+      }
       void* const result =
           same ? to : temporaries_ + std::size_t{elementwise::kMaxInputs} * c_.temporary_bytes;
       tile.out[0] = result;
@@ -185,7 +198,8 @@ class Pass {
 };
 
 bool run_chain_cpu(const Program& p, std::span<const Tensor* const> outputs,
-                   std::span<const Tensor* const> inputs) {
+                   std::span<const Tensor* const> inputs, bool only_prepare) {
+  if (only_prepare) return true;
   static_assert(sizeof(Call) < 64 << 10, "it lies on the stack");
   Call c(p);
   const Tensor* tensors[kMaxOperands];

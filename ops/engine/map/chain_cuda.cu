@@ -92,14 +92,15 @@ jit::Kernel kernel_of(const Program& p, const Variant& v, int device) {
       compiled.kernels.try_emplace({device, v.vector, v.rank, v.wide_index, v.repeated, v.storage});
   if (!fresh) return at->second;
   try {
-    at->second = jit::kernel("fused", {cuda_text(p, v), "a fused formula"}, "chain", device);
+    at->second = jit::kernel("fused", {.code = cuda_text(p, v), .name = "a fused formula", .whole = true},
+                             "chain", device);
   } catch (const Error&) {  // no compiler, no room on the disk: the ops run one by one
   }
   return at->second;
 }
 
 bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
-                    std::span<const Tensor* const> inputs) {
+                    std::span<const Tensor* const> inputs, bool only_prepare) {
   const Tensor* tensors[kMaxOperands];
   std::copy(inputs.begin(), inputs.end(), std::copy(outputs.begin(), outputs.end(), tensors));
   for (std::size_t k = 0; k < inputs.size(); ++k)
@@ -113,6 +114,7 @@ bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
   for (const Tensor* const t : operands)
     if (t) arguments.emplace_back(*t);
   arguments.emplace_back(l.threads);
+  arguments.emplace_back(0);
   for (int d = 1; d < l.layout.rank; ++d) arguments.emplace_back(l.layout.sizes[d]);
   for (std::size_t k = 0; k < operands.size(); ++k)
     for (int d = 0; d < l.layout.rank && operands[k]; ++d) arguments.emplace_back(l.layout.strides[k][d]);
@@ -120,10 +122,18 @@ bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
     const Step& step = p.steps[s];
     const elementwise::Parameters& numbers = p.plans[s].numbers;
     if (step.operand_count == 0) arguments.emplace_back(step.numbers.p.to<double>());
+    if (step.formula && step.formula->draws) {
+      const GeneratorState& draw = step.draw.state;
+      for (const std::uint64_t word :
+           {static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(draw.live)), draw.seed, draw.offset,
+            step.draw.threshold})
+        arguments.emplace_back(static_cast<long long>(word));
+    }
     if (step.formula && names_number(step.formula->text, 'p')) arguments.emplace_back(numbers.p.to<double>());
     if (step.formula && names_number(step.formula->text, 'q')) arguments.emplace_back(numbers.q.to<double>());
   }
   if (arguments.size() > kMaxArguments) return false;
+  if (only_prepare) return true;
   jit::launch("fused", kernel, CudaGrid::over(l.threads), arguments);
   return true;
 }

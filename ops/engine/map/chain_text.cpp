@@ -11,10 +11,12 @@
 
 asm(".pushsection .rodata\n"
     "cotangent_chain_formulas: .incbin \"cotangent/ops/engine/map/formulas.h\"\n.byte 0\n"
+    "cotangent_chain_philox: .incbin \"cotangent/core/base/philox.h\"\n.byte 0\n"
     "cotangent_chain_lane: .incbin \"cotangent/ops/engine/map/lane.cuh\"\n.byte 0\n"
     ".popsection\n");
 [[gnu::visibility("hidden")]] extern const char chain_formulas[] asm("cotangent_chain_formulas");
 [[gnu::visibility("hidden")]] extern const char chain_lane[] asm("cotangent_chain_lane");
+[[gnu::visibility("hidden")]] extern const char chain_philox[] asm("cotangent_chain_philox");
 
 namespace ct::chain {
 namespace {
@@ -26,6 +28,7 @@ constexpr std::string_view kStandard = R"(
 #ifdef __CUDACC_RTC__
 namespace std {
 using int64_t = long long;
+using int32_t = int;
 using uint64_t = unsigned long long;
 using uint32_t = unsigned;
 template <class T> struct numeric_limits;
@@ -84,6 +87,11 @@ template <> struct As<bool> {
   template <class V> static __device__ __forceinline__ bool of(V x) { return x.v != 0; }
   static __device__ __forceinline__ bool of(bool x) { return x; }
 };
+// Keeps a product from being contracted with the sum of a later step: `none` is 0, which no compiler knows.
+template <class V> __device__ __forceinline__ V apart(V x, long long none) {
+  if constexpr (sizeof(x.v) == 8) return V(__longlong_as_double(__double_as_longlong(x.v) ^ none));
+  else return V(__int_as_float(__float_as_int(x.v) ^ int(none)));
+}
 template <int bytes> struct Word { using type = uint4; };
 template <> struct Word<8> { using type = uint2; };
 template <> struct Word<4> { using type = unsigned; };
@@ -106,6 +114,18 @@ template <class T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16
     for (int k = 0; k < kWords; ++k) reinterpret_cast<W*>(to)[k] = reinterpret_cast<const W*>(of)[k];
   }
 };
+)";
+
+// For programs that draw.
+constexpr std::string_view kKey = R"(
+namespace ct {
+struct GeneratorState { std::uint64_t seed, offset; };
+__device__ __forceinline__ GeneratorState key(long long live, long long seed, long long offset) {
+  if (!live) return {std::uint64_t(seed), std::uint64_t(offset)};
+  const GeneratorState* const now = reinterpret_cast<const GeneratorState*>(live);
+  return {now->seed, now->offset + std::uint64_t(offset)};
+}
+}  // namespace ct
 )";
 
 // A header's text without the lines that include others.
@@ -145,6 +165,18 @@ bool names_number(std::string_view text, char number) {
   return false;
 }
 
+Steady steadiness(std::string_view text, DType dtype) {
+  bool calls = false;
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    const std::string_view before = text.substr(0, i);
+    if (text[i] == '(' && before.back() != ' ' && before.back() != '(')
+      calls = calls || !(before.ends_with("where") || before.ends_with("abs"));
+  }
+  const bool contracts = text.find('*') != text.npos && text.find_first_of("+-") != text.npos;
+  if (!calls && !contracts) return Steady::everywhere;
+  return dtype == DType::f64 || text.find("lerp(") != text.npos ? Steady::nowhere : Steady::in_chunks;
+}
+
 std::string cuda_text(const Program& p, const Variant& variant) {
   const int outputs = static_cast<int>(p.outputs.size()), operands = outputs + p.inputs, rank = variant.rank;
   const auto is_read = [&](int k) {
@@ -157,15 +189,19 @@ std::string cuda_text(const Program& p, const Variant& variant) {
   static const std::string& library =
       *new std::string(cat(kStandard, body(chain_formulas), body(chain_lane), kElements));
   std::string text = library, kernel, arguments;
+  if (std::any_of(p.steps.begin(), p.steps.end(),
+                  [](const Step& s) { return s.formula && s.formula->draws; }))
+    text = cat(text, "}  // namespace ct::chain\n", kKey, body(chain_philox), "namespace ct::chain {\n");
   std::vector<const elementwise::FormulaRecord*> formulas;
-  bool rough = true;
+  bool rough = !p.round_between;
   for (int m = 0; m < outputs; ++m)
     rough = rough && is_low_precision(variant.storage[static_cast<std::size_t>(m)]);
-  text += cat("using R = Lane<float, ", rough, ">;\nusing D = Lane<double>;\n}  // namespace ct::chain\n");
+  text += cat("using R = Lane<float, ", rough,
+              ">;\nusing Q = Lane<float, true>;\nusing D = Lane<double>;\n}  // namespace ct::chain\n");
 
   for (int k = 0; k < operands; ++k)
     if (is_read(k)) arguments += cat(k < outputs ? "" : "const ", storage(k), "* p", k, ", ");
-  arguments += "long long n";
+  arguments += "long long n, long long none";
   for (int d = 1; d < rank; ++d) arguments += cat(", long long size", d);
   for (int k = 0; k < operands; ++k)
     for (int d = 0; d < rank && is_read(k); ++d) arguments += cat(", long long s", k, '_', d);
@@ -211,9 +247,16 @@ std::string cuda_text(const Program& p, const Variant& variant) {
       });
       const auto index = known - formulas.begin();
       if (known == formulas.end()) formulas.push_back(step.formula);
-      const std::string_view x = p.dtypes[step.operands[step.operand_count - 1]] == DType::f64 ? "D" : "R";
+      const bool in_f64 = p.dtypes[step.operands[step.operand_count - 1]] == DType::f64;
+      const std::string_view x = in_f64 ? "D" : step.rough ? "Q" : "R";
       value = cat("F", index, "::eval(");
       for (int k = 0; k < step.operand_count; ++k) value += cat("As<", x, ">::of(v", step.operands[k], "), ");
+      if (step.formula->draws) {
+        arguments += cat(", long long live", s, ", long long seed", s, ", long long offset", s,
+                         ", long long below", s);
+        value += cat("LaneMask{philox_word(key(live", s, ", seed", s, ", offset", s,
+                     "), std::uint64_t(thread * V + j)) < std::uint64_t(below", s, ")}, ");
+      }
       for (const char which : {'p', 'q'}) {
         const bool named = names_number(step.formula->text, which);
         if (named) arguments += cat(", double ", number(which));
@@ -224,6 +267,9 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     }
     if (rounds && is_low_precision(dtype))
       value = cat("R(wide(Narrow<", storage_name(dtype), ">::of(", value, ")))");
+    else if (p.round_between && step.formula && dtype != DType::boolean &&
+             step.formula->text.find_first_of("*(") != std::string_view::npos)
+      value = cat("apart(", value, ", none)");
     kernel += cat("    const ", type(v), " v", v, " = ", value, ";\n");
   }
   for (int m = 0; m < outputs; ++m)
@@ -233,9 +279,13 @@ std::string cuda_text(const Program& p, const Variant& variant) {
   for (int m = 0; m < outputs; ++m) kernel += cat("  r", m, ".store(p", m, " + o", m, ");\n");
 
   text += "namespace ct::elementwise {\n";
-  for (std::size_t f = 0; f < formulas.size(); ++f)
-    text += cat("struct F", f, " { template <class X> static CT_FORMULA auto eval(", formulas[f]->names,
-                ") { ", formulas[f]->text, "; } };\n");
+  for (std::size_t f = 0; f < formulas.size(); ++f) {
+    std::string names(formulas[f]->names);
+    if (const std::size_t drawn = names.find("auto "); formulas[f]->draws)
+      names.replace(drawn, 4, "LaneMask");
+    text += cat("struct F", f, " { template <class X> static CT_FORMULA auto eval(", names, ") { ",
+                formulas[f]->text, "; } };\n");
+  }
   return text + cat("}  // namespace ct::elementwise\nnamespace ct::chain {\nusing namespace elementwise;\n",
                     "extern \"C\" __global__ void __launch_bounds__(256) chain(", arguments, ") {\n", kernel,
                     "}\n}  // namespace ct::chain\n");

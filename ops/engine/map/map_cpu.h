@@ -169,7 +169,7 @@ inline constexpr Tiles tiles_of = make_tiles<F, floats, integers>();
 /// unary_backward_cpu or operands_backward_cpu.
 template <class F, const Tiles& tiles>
 constexpr FormulaRecord formula_record() {
-  return {F::kText, F::kNames, &tiles, F::kInputs, F::kOutputs};
+  return {F::kText, F::kNames, &tiles, F::kInputs, F::kOutputs, F::kDraws};
 }
 template <const MapRecord& record>
 void hand_out(const Forward& f) {

@@ -41,6 +41,7 @@ struct FormulaRecord {
   std::string_view names;  // "X a, X b, X p, X q"
   const Tiles* tiles = nullptr;
   std::uint8_t inputs = 0, outputs = 0;
+  bool draws = false;  // behind the inputs comes a truth value that is drawn
 };
 
 /// The gradient of one input of an op.
@@ -57,6 +58,8 @@ struct MapRecord {
   FormulaRecord y;
   std::uint8_t gradients = 0;  // 0: none flows back
   GradientRecord gradient[3]{};
+  /// The numbers and the draw of a call, of an op whose attributes are no Parameters.
+  void (*read)(AttrsView attrs, Parameters& numbers, Draw& draw) = nullptr;
 };
 
 /// Behind an op's name: the entry that hands out its record in a table of the CPU's kernels.

@@ -2,8 +2,8 @@
 
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/attention/mma/hopper/hopper.h>
+#include <cotangent/core/cuda/mma/hopper_tile.cuh>
 #include <cotangent/ops/attention/mma/common.cuh>
-#include <cotangent/ops/engine/mma/hopper_tile.cuh>
 
 namespace ct::attention::mma {
 

@@ -1,4 +1,4 @@
-#include <cotangent/ops/engine/mma/tensor_map.h>
+#include <cotangent/core/cuda/mma/tensor_map.h>
 #include <cotangent/ops/attention/mma/hopper/backward.cuh>
 
 namespace ct::attention::mma {

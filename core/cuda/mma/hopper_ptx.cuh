@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include <cotangent/ops/engine/mma/ptx.cuh>
+#include <cotangent/core/cuda/mma/ptx.cuh>
 
 // Instructions that only Hopper (sm_90a) has: warpgroup products (wgmma), the bulk tensor copy engine (TMA)
 // with its barriers, and registers moved between warps (PTX ISA, "Asynchronous warpgroup level matrix

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/ops/engine/mma/hopper_ptx.cuh>
-#include <cotangent/ops/engine/mma/tile.cuh>
+#include <cotangent/core/cuda/mma/hopper_ptx.cuh>
+#include <cotangent/core/cuda/mma/tile.cuh>
 
 // Tiles for Hopper, made of panels, and the copies that fill them.
 

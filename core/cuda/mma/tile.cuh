@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/ops/engine/mma/ptx.cuh>
+#include <cotangent/core/cuda/mma/ptx.cuh>
 
 // Tiles in shared memory.
 

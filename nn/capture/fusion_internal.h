@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include <cotangent/nn/capture/calls_internal.h>
+#include <cotangent/ops/engine/map/chain.h>
+
+// Groups of recorded calls that run as one pass over memory, to the bits of the calls one by one.
+
+namespace ct::detail {
+
+/// Calls that run as one, in the place of the last of them.
+struct FusedCalls {
+  std::vector<std::size_t> calls;  // in order
+  chain::Program program;
+  std::vector<Place> inputs, outputs;
+
+  /// "fused(add, gelu, mul)"
+  std::string name(const std::vector<RecordedCall>& list) const;
+};
+
+struct FusionPlan {
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  std::vector<FusedCalls> groups;
+  std::vector<std::size_t> group_of;  // of each call, or kNone
+  std::vector<std::string> reasons;   // of each call: why it is in none
+
+  /// The group that runs in the place of call i; null where there is none.
+  const FusedCalls* ending_with(std::size_t i) const;
+  bool any() const;
+  /// Lets the calls of group k run one by one.
+  void dissolve(std::size_t k, const char* why);
+};
+
+/// From which calls on a group is faster than they are.
+struct Worth {
+  std::int64_t elements = 1;
+  bool low = true;  // of 16 bits
+
+  static Worth on(Device device) { return device.is_cpu() ? Worth{1 << 14, false} : Worth{}; }
+};
+
+/// Groups the calls of a step. `passing` are the storages that the step makes and that nothing holds when it has ended: a value
+/// in one of them that only the group reads is not written.
+FusionPlan plan_fusion(const std::vector<RecordedCall>& calls,
+                       const std::unordered_set<std::uint64_t>& passing, Worth worth);
+
+/// Account of a plan for people.
+std::string explain(const FusionPlan& plan, const std::vector<RecordedCall>& calls);
+
+/// Runs a group on its tensors, as a call that observers see.
+void run_fused(const FusedCalls& group, std::span<const Tensor* const> inputs, std::span<Tensor> outputs);
+
+}  // namespace ct::detail

@@ -1,0 +1,508 @@
+#include <cotangent/nn/capture/fusion_internal.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/jit/build_internal.h>
+#include <cotangent/core/op/op_observer.h>
+#include <cotangent/ops/autocast.h>
+
+#include "tests/capture_testing.h"
+#include "tests/catch.h"
+#include "tests/op_testing.h"
+
+// Groups of a captured step: what runs together, what does not, and that no bit tells.
+
+using namespace ct;
+using namespace ct::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Odd on a CPU; on a GPU whole chunks of 16 bytes, without which most formulas stay apart.
+Shape shape_on(Device device) { return device.is_cpu() ? Shape{45, 47} : Shape{48, 48}; }
+
+// A step with the tensors that it changes.
+struct Program {
+  std::vector<Tensor> state;
+  std::function<std::vector<Tensor>(const Tensor& x)> step;
+};
+using Make = std::function<Program()>;
+
+std::string bytes(const std::vector<Tensor>& list) {
+  std::string all;
+  for (const Tensor& t : list) all += t.defined() ? bytes_of(t.detach().to(cpu).contiguous()) + '|' : "-";
+  return all;
+}
+
+struct Outcome {
+  std::vector<std::string> steps;  // results and state after each
+  std::vector<std::string> calls;
+  std::string account;
+};
+
+// Small tensors are worth no group on a CPU, and 16 bits neither: here they are.
+struct Fusion {
+  explicit Fusion(const char* how) { ::setenv("COTANGENT_FUSION", how, 1); }
+  ~Fusion() { ::unsetenv("COTANGENT_FUSION"); }
+};
+
+Outcome run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {
+  Outcome out;
+  manual_seed(6);
+  Program p = make();
+  auto step = capture([&](const Tensor& x) { return p.step(x); }, options);
+  for (const Tensor& x : inputs) out.steps.push_back(bytes(step(x)) + bytes(p.state));
+  out.calls = step.kernels(), out.account = step.explain_fusion();
+  return out;
+}
+
+std::vector<Tensor> inputs_of(Device device, DType dtype, const Shape& shape) {
+  constexpr int n = 5;
+  std::vector<Tensor> list;
+  for (int i = 0; i < n; ++i) list.push_back(waves(shape, 0.3 * i, 1.5).to(dtype).to(device));
+  return list;
+}
+
+std::vector<Tensor> inputs_of(Device device, DType dtype = f32) {
+  return inputs_of(device, dtype, shape_on(device));
+}
+
+// The groups of a step, whose bits are those of the plain step after each.
+std::vector<std::string> groups(const Make& make, const std::vector<Tensor>& inputs,
+                                std::string* account = nullptr) {
+  const Fusion all("all");
+  const Outcome plain = run(make, inputs, {.enabled = false}), fused = run(make, inputs, {});
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    INFO("step " << i << '\n' << fused.account);
+    CHECK((fused.steps[i] == plain.steps[i]));
+  }
+  if (account) *account = fused.account;
+  std::vector<std::string> names;
+  for (const std::string& name : fused.calls)
+    if (name.starts_with("fused(")) names.push_back(name);
+  return names;
+}
+using Names = std::vector<std::string>;
+
+Tensor parameter(Device device, DType dtype, double phase, const Shape& shape) {
+  return waves(shape, phase).to(dtype).to(device).detach().set_requires_grad();
+}
+
+void check_rules(Device device) {
+  const std::vector<Tensor> in = inputs_of(device);
+  const Shape shape = shape_on(device);
+  const std::int64_t rows = shape[0], columns = shape[1];
+  const auto weight = [&](double phase) { return waves(shape, phase).to(f32).to(device); };
+  const auto forward = [&](auto f) {  // of the input and a tensor of the same shape
+    return Make([=] {
+      Program p{{weight(1)}, {}};
+      p.step = [=, w = p.state[0]](const Tensor& x) -> std::vector<Tensor> {
+        const NoGrad off;
+        return {f(x, w)};
+      };
+      return p;
+    });
+  };
+  SECTION("a chain is one pass") {
+    CHECK(groups(forward([](const Tensor& x, const Tensor& w) { return gelu(x * w + 1) - x; }), in) ==
+          Names{"fused(mul, add_scalar, gelu, sub)"});
+  }
+  SECTION("a value in memory that the result takes is not written") {
+    std::string account;
+    const auto f = [](const Tensor& x, const Tensor& w) {
+      Tensor h = x * w;
+      for (int i = 0; i < 3; ++i) h = tanh(h);
+      return h;
+    };
+    groups(forward(f), in, &account);
+    CHECK_THAT(account, Contains("4 steps, " + std::to_string(3 * rows * columns * 4) + " bytes"));
+  }
+  SECTION("a value that another call reads is written") {
+    const auto f = [](const Tensor& x, const Tensor& w) {
+      const Tensor h = tanh(x * w);
+      return h * 2 + sum(h);
+    };
+    // The sum needs h, and what follows needs the sum.
+    CHECK(groups(forward(f), in) == Names{"fused(mul, tanh)", "fused(mul_scalar, add)"});
+  }
+  SECTION("a value that the program keeps is written") {
+    const auto make = [&] {
+      Program p{{weight(1), {}}, {}};
+      auto kept = std::make_shared<Tensor>();
+      p.step = [=, w = p.state[0]](const Tensor& x) -> std::vector<Tensor> {
+        const NoGrad off;
+        *kept = x * w;
+        return {tanh(*kept + 1), *kept};
+      };
+      return p;
+    };
+    CHECK(groups(make, in).size() == 1);
+    Tensor held;
+    std::vector<std::string> seen;
+    for (const bool enabled : {false, true}) {
+      const Tensor w = weight(1);
+      auto step = capture(
+          [&](const Tensor& x) {
+            const NoGrad off;
+            held = x * w;
+            return tanh(held + 1);
+          },
+          {.enabled = enabled});
+      for (const Tensor& x : in) step(x);
+      seen.push_back(bytes_of(held.to(cpu)));
+    }
+    CHECK((seen[0] == seen[1]));
+  }
+  SECTION("changes in place of what was there before") {
+    const auto f = [](const Tensor& x, const Tensor& w) {
+      Tensor u = w;
+      u.mul_(0.5).add_(x);
+      return exp(-abs(u));
+    };
+    const Names made = groups(forward(f), in);
+    REQUIRE(made.size() == 1);
+    CHECK_THAT(made[0], Contains("mul_scalar, add, abs, neg, exp"));
+  }
+  SECTION("changes in place of the step's own") {
+    CHECK(groups(forward([](const Tensor& x, const Tensor& w) {
+                   Tensor h = x + w;
+                   h.tanh_().mul_(3);
+                   return h - w;
+                 }),
+                 in)
+              .size() == 1);
+  }
+  SECTION("a shift within one tensor") {
+    groups(forward([=](const Tensor& x, const Tensor& w) {
+             Tensor to = w.slice(0, 1, rows);
+             to.copy_(w.slice(0, 0, rows - 1) * 0.5 + 1);
+             to.add_(w.slice(0, 0, rows - 1)).mul_(0.5);
+             return x + w;
+           }),
+           in);
+  }
+  SECTION("a part changed, then the whole read") {
+    groups(forward([](const Tensor& x, const Tensor& w) {
+             Tensor h = x * w, part = h.slice(0, 3, 30);
+             part.mul_(2).add_(1);
+             return tanh(h) + h;
+           }),
+           in);
+  }
+  SECTION("another layout of a value of the group") {
+    const auto f = [](const Tensor& x, const Tensor& w) {
+      const Tensor h = (x * w + 1).slice(0, 0, 45).slice(1, 0, 45);
+      return tanh(h.t()) + h;
+    };
+    groups(forward(f), in);
+    groups(forward([](const Tensor& x, const Tensor& w) { return (x * w + 1).view({-1}).tanh() * 2; }), in);
+  }
+  SECTION("memory that is used again") {
+    const Tensor m = waves({columns, columns}, 4).to(f32).to(device);
+    groups(forward([m](const Tensor& x, const Tensor& w) {
+             Tensor h = tanh(x * w);
+             for (int i = 0; i < 3; ++i) {
+               const Tensor a = h * 0.5 + x, b = matmul(a, m) * 0.1;
+               h = sigmoid(b) * a + tanh(matmul(h, m) * 0.1 + a);
+             }
+             return h;
+           }),
+           in);
+  }
+  SECTION("broadcast operands") {
+    const Tensor row = waves({columns}, 2).to(f32).to(device),
+                 column = waves({rows, 1}, 3).to(f32).to(device), one = waves({}, 1).to(f32).to(device);
+    CHECK(
+        groups(forward([=](const Tensor& x, const Tensor& w) { return tanh((x + row) * column - one * w); }),
+               in)
+            .size() == 1);
+    // A row becomes a matrix in the middle: the smaller part is apart.
+    groups(forward([=](const Tensor& x, const Tensor& w) { return exp(tanh(row * 2) + x) * w; }), in);
+  }
+  SECTION("masks and choices") {
+    const auto f = [](const Tensor& x, const Tensor& w) {
+      return where(logical_and(gt(x, w), lt(w, 0.5)), x * 2, where(isnan(x), 1, w));
+    };
+    const Names made = groups(forward(f), in);
+    REQUIRE(made.size() == 1);
+    CHECK_THAT(made[0], Contains("where"));
+  }
+  SECTION("NaN, infinities, zeros") {
+    std::vector<Tensor> odd;
+    for (const Tensor& x : in) {
+      std::vector<double> v = values(x.to(cpu));
+      const double special[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 1e-42, -1e38};
+      for (std::size_t i = 0; i < v.size(); ++i)
+        if (i % 3) v[i] = special[i % 7];
+      odd.push_back(values(shape, v, f32).to(device));
+    }
+    const auto f = [](const Tensor& x, const Tensor& w) {
+      return maximum(sqrt(x) * w, log(abs(x)) + tanh(x)) - relu(x) / w;
+    };
+    CHECK(groups(forward(f), odd).size() == 1);
+  }
+  SECTION("few elements and none") {
+    for (const Shape& small : {Shape{0, 47}, Shape{1}, Shape{}, Shape{3}})
+      groups(
+          [&] {
+            return Program{{}, [](const Tensor& x) -> std::vector<Tensor> { return {tanh(x * 2 + 1) - x}; }};
+          },
+          inputs_of(device, f32, small));
+  }
+}
+
+// A step with two leaves that are changed by their gradients.
+Make trained(Device device, DType dtype,
+             std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> f) {
+  return [=] {
+    const Shape shape = shape_on(device);
+    Program p{{parameter(device, dtype, 1, shape), parameter(device, dtype, 2, {shape[1]})}, {}};
+    p.step = [=, w = p.state[0], b = p.state[1]](const Tensor& x) -> std::vector<Tensor> {
+      const Tensor y = f(x, w, b);
+      const auto g = grad({mean(y)}, {w, b});
+      const NoGrad off;
+      Tensor(w).sub_(g[0] * 0.1), Tensor(b).sub_(g[1] * 0.1);
+      return {y};
+    };
+    return p;
+  };
+}
+
+void check_training(Device device) {
+  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return gelu(x * w + b) * sigmoid(w) - tanh(x / (1 + square(w)));
+  };
+  for (const DType dtype : {f32, f64, bf16, f16}) {
+    INFO(name(dtype));
+    const Names made = groups(trained(device, dtype, f), inputs_of(device, dtype));
+    if (device.is_cpu() || dtype != f64) CHECK(made.size() >= 2);
+  }
+  SECTION("casts") {
+    const auto lower = [=](const Tensor& x, const Tensor& w, const Tensor& b) {
+      return f(x.to(bf16), w.to(bf16), b.to(bf16)).to(f32) * 2 + w;
+    };
+    CHECK(groups(trained(device, f32, lower), inputs_of(device)).size() >= 2);
+    const auto autocast = [=](const Tensor& x, const Tensor& w, const Tensor& b) {
+      const Autocast guard(bf16);
+      return f(x.to(bf16), w, b).to(f32);
+    };
+    CHECK(groups(trained(device, f32, autocast), inputs_of(device)).size() >= 2);
+  }
+  SECTION("draws between") {
+    const auto dropped = [=](const Tensor& x, const Tensor& w, const Tensor& b) {
+      return dropout(dropout(f(x, w, b) + x, 0.4) * w + x, 0.9);
+    };
+    for (const DType dtype : {f32, bf16, f16}) {
+      const Names made = groups(trained(device, dtype, dropped), inputs_of(device, dtype));
+      REQUIRE(made.size() >= 1);
+      CHECK_THAT(made[0], Contains("dropout"));
+    }
+  }
+}
+
+void check_ways_out(Device device) {
+  const Make make = trained(
+      device, f32, [](const Tensor& x, const Tensor& w, const Tensor& b) { return tanh(x * w + b) * w; });
+  const std::vector<Tensor> in = inputs_of(device);
+  SECTION("off, by option and from outside") {
+    const Outcome plain = run(make, in, {.enabled = false}), off = run(make, in, {.fuse = false});
+    CHECK((off.steps == plain.steps));
+    CHECK(off.account == "fusion is off\n");
+    CHECK(plain.account == "not captured yet\n");
+    const Outcome unset = [&] {
+      const Fusion none("off");
+      return run(make, in, {});
+    }();
+    CHECK(unset.account == "fusion is off\n");
+    CHECK((unset.steps == plain.steps));
+  }
+  SECTION("the account says why") {
+    std::string account;
+    groups(make, in, &account);
+    CHECK_THAT(account,
+               Contains(device.is_cpu() ? "one pass over f32 [45, 47]" : "one pass over f32 [48, 48]"));
+    CHECK_THAT(account, Contains("mean: is no formula of each element"));
+    CHECK_THAT(account, Contains("not fused:"));
+  }
+  SECTION("what is no faster") {
+    if (device.is_cuda()) return;
+    CHECK_THAT(run(make, in, {}).account, Contains("has 2115 elements, which is too few to gain"));
+    const Outcome large = run(
+        [] {
+          return Program{{},
+                         [](const Tensor& x) -> std::vector<Tensor> { return {tanh(x * 2).to(bf16) + 1}; }};
+        },
+        inputs_of(device, f32, {128, 128}), {});
+    CHECK_THAT(large.account,
+               Contains("copy: is of 16 bits") && Contains("one pass over f32 [128, 128], 2 steps"));
+  }
+  SECTION("a GPU without a compiler") {
+    if (device.is_cpu()) return;
+    const std::string before = jit::variable("COTANGENT_NVCC");
+    ::setenv("COTANGENT_NVCC", "/nowhere/nvcc", 1);
+    std::string account;
+    CHECK(groups(make, in, &account).empty());
+    before.empty() ? ::unsetenv("COTANGENT_NVCC") : ::setenv("COTANGENT_NVCC", before.c_str(), 1);
+    CHECK_THAT(account, Contains("there is no compiler"));
+  }
+  SECTION("a watched replay") {
+    struct Watch final : OpObserver {
+      int fused = 0;
+      void begin(const KernelCall& call) override { fused += std::string(call.op.name) == "fused"; }
+      void end(const KernelCall&) override {}
+    } watch;
+    OpObserver* const before = set_op_observer(&watch);
+    const Names made = groups(make, in);
+    set_op_observer(before);
+    CHECK(watch.fused >= 2 * static_cast<int>(made.size()));
+  }
+}
+
+// ---- Random programs ------------------------------------------------------------------------------------------
+
+Shape shape_of(unsigned number, Device device) {
+  return number % 7 == 0 ? Shape{3, 16, 44} : number % 3 == 0 ? Shape{45, 47} : shape_on(device);
+}
+
+// A program that a number tells, of formulas and of what breaks groups: sums, products, views, changes in place, casts.
+Make random_program(unsigned number, Device device) {
+  return [=] {
+    struct Instruction {
+      int kind, a, b, which;
+      double number;
+    };
+    std::mt19937 random(number);
+    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    const DType dtype = number % 5 == 3 ? f64 : number % 5 == 4 ? (number % 2 ? bf16 : f16) : f32;
+    const bool trains = number % 3 != 0;
+    const Shape shape = shape_of(number, device);
+    const std::int64_t last = shape[shape.size() - 1];
+    std::vector<Instruction> list;
+    for (int n = 4 + below(14); n > 0; --n)
+      list.push_back({below(trains ? 14 : 17), below(5), below(5), below(100), 0.25 + 0.5 * below(4)});
+    Program p;
+    for (int i = 0; i < 2; ++i) {
+      const Tensor t = parameter(device, dtype, 1.0 + i + number, shape);
+      p.state.push_back(trains ? t : t.detach());
+    }
+    const Tensor row = parameter(device, dtype, 3.0 + number, {last}),
+                 matrix = (waves({last, last}, 0.1 * number) * 0.1).to(dtype).to(device);
+    p.state.push_back(trains ? row : row.detach());
+    p.step = [=, state = p.state](const Tensor& given) -> std::vector<Tensor> {
+      std::vector<Tensor> v{given.to(dtype).clone(), state[0], state[1], state[2]};
+      const auto any = [&](int back) -> const Tensor& {
+        return v[v.size() - 1 - static_cast<std::size_t>(back) % v.size()];
+      };
+      const auto whole = [&](int back) -> const Tensor& {
+        const Tensor& t = any(back);
+        return t.shape() == shape ? t : v[0];
+      };
+      for (const Instruction& i : list) {
+        const Tensor a = any(i.a), b = any(i.b), w = whole(i.a);
+        switch (i.kind) {
+          case 0:
+          case 1:
+          case 2: {
+            Tensor (*const unary[])(const Tensor&) = {tanh, sigmoid, relu, silu,  neg,      abs,       square,
+                                                      sin,  erf,     sign, floor, softsign, logsigmoid};
+            v.push_back(unary[static_cast<std::size_t>(i.which) % std::size(unary)](a));
+            break;
+          }
+          case 3: v.push_back(gelu(a)); break;
+          case 4: v.push_back(i.which % 2 ? a * i.number : i.number - a); break;
+          case 5: v.push_back(maximum(a, i.number) + a); break;
+          case 6: v.push_back(a + b); break;
+          case 7: v.push_back(a * b); break;
+          case 8: v.push_back(i.which % 2 ? a - b : minimum(a, b)); break;
+          case 9: v.push_back(where(gt(a, b), a, b * 0.5)); break;
+          case 10: v.push_back(a.to(i.which % 2 ? f32 : bf16).to(dtype)); break;
+          case 11: v.push_back(w - mean(w, -1, true)); break;
+          case 12: v.push_back(i.which % 2 ? matmul(w, matrix) : dropout(w, 0.25)); break;
+          case 13:
+            v.push_back(i.which % 2 ? w.reshape({-1}).view(shape)
+                                    : w.transpose(-1, -2).contiguous().transpose(-1, -2));
+            break;
+          default: {
+            Tensor t = i.which % 3 == 0   ? w
+                       : i.which % 3 == 1 ? w.slice(0, 1, shape[0])
+                                          : w.slice(-1, 0, last - 1);
+            t.mul_(i.number);
+            i.which % 2 ? t.add_(0.25) : t.tanh_();
+            if (i.kind == 15) t.sub_(t.detach().clone() * 0.5);
+            if (i.kind == 16 && i.which % 3 == 1) t.copy_(w.slice(0, 0, shape[0] - 1) * 0.5);
+          }
+        }
+      }
+      std::vector<Tensor> results{v.back() * 0.5, mean(v.back())};
+      if (!trains) return results;
+      std::vector<Tensor> leaves{state[0], state[1], state[2]};
+      if (!results[1].requires_grad()) return results;
+      const auto g = grad({results[1]}, leaves, {}, {.allow_unused = true});
+      const NoGrad off;
+      for (std::size_t k = 0; k < leaves.size(); ++k)
+        if (g[k].defined()) leaves[k].mul_(0.99).sub_(g[k] * 0.1);
+      return results;
+    };
+    return p;
+  };
+}
+
+// COTANGENT_PROGRAMS=10000 runs as many, and 500-600 those.
+void check_random(Device device, unsigned count) {
+  unsigned first = 0, last = count;
+  if (const char* const given = std::getenv("COTANGENT_PROGRAMS")) {
+    const std::string text(given);
+    const std::size_t dash = text.find('-');
+    last = static_cast<unsigned>(std::stoul(text.substr(dash == std::string::npos ? 0 : dash + 1)));
+    if (dash != std::string::npos) first = static_cast<unsigned>(std::stoul(text));
+  }
+  const Fusion all("all");
+  std::size_t fused = 0;
+  for (unsigned number = first; number < last; ++number) {
+    const Make make = random_program(number, device);
+    const Shape shape = shape_of(number, device);
+    std::vector<Tensor> in = inputs_of(device, f32, shape);
+    if (number % 11 == 2)
+      for (Tensor& x : in) {
+        std::vector<double> v = values(x.to(cpu));
+        v[0] = NAN, v[1] = INFINITY, v[2] = -0.0, v[3] = -INFINITY;
+        x = values(x.shape(), v, f32).to(device);
+      }
+    const Outcome plain = run(make, in, {.enabled = false}), captured = run(make, in, {});
+    fused += captured.account.find("one pass over") != std::string::npos;
+    INFO("program " << number << '\n' << captured.account);
+    for (std::size_t i = 0; i < in.size(); ++i) REQUIRE((captured.steps[i] == plain.steps[i]));
+  }
+  CHECK(fused > (last - first) / 4);
+}
+
+}  // namespace
+
+TEST_CASE("Groups of a captured step follow its reads and writes", "[capture][fuse]") { check_rules(cpu); }
+TEST_CASE("Groups of a captured step follow its reads and writes on a GPU", "[capture][fuse][cuda]") {
+  check_rules(cuda(0));
+}
+TEST_CASE("Groups of a captured step train to the bit", "[capture][fuse]") { check_training(cpu); }
+TEST_CASE("Groups of a captured step train to the bit on a GPU", "[capture][fuse][cuda]") {
+  check_training(cuda(0));
+}
+TEST_CASE("Fusion of a captured step can be seen and switched off", "[capture][fuse]") {
+  check_ways_out(cpu);
+}
+TEST_CASE("Fusion of a captured step can be seen and switched off on a GPU", "[capture][fuse][cuda]") {
+  check_ways_out(cuda(0));
+}
+TEST_CASE("Random captured programs end in the bits of plain ones", "[capture][fuse]") {
+  check_random(cpu, 2000);
+}
+TEST_CASE("Random captured programs end in the bits of plain ones on a GPU", "[capture][fuse][cuda]") {
+  check_random(cuda(0), 60);
+}
