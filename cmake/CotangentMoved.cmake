@@ -9,6 +9,7 @@ set(COTANGENT_MOVED
   "nn/plugin/cuda_text.h core/jit/cuda_text.h"
   "ops/bce_with_logits/bce_with_logits.h ops/loss/element/bce_with_logits.h"
   "ops/binary/binary.h ops/elementwise/binary.h"
+  "ops/concat/concat.h ops/copy/concat.h"
   "ops/conformance.h ops/testing/conformance.h"
   "ops/creation.h ops/creation/creation.h"
   "ops/cross_entropy/cross_entropy.h ops/loss/classes/cross_entropy.h"

@@ -5,7 +5,7 @@
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/elementwise/dropout.h>
 #include <cotangent/ops/recurrence/recurrence.h>
 

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 // Tensors as text, in the layout that PyTorch made familiar: columns aligned on the widest value shown, four

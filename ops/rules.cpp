@@ -1,6 +1,6 @@
 #include <cotangent/ops/rules_internal.h>
 
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/indexing/indexing.h>

@@ -168,7 +168,7 @@ FAULTS = [
      "what rounding logsumexp loses is forgotten", "rest = (a - (sum - b_part)) + (b - b_part);", "rest = 0 * sum;"),
     ("copy", "ops/copy/copy.cpp", None, "the cotangent is not converted back",
      "copy_kernel(b.grad_in(0), b.grad());", "b.set_grad_in(0, b.grad());"),
-    ("concat", "ops/concat/concat.cpp", None, "every input gets the first part", "offset += length;", ""),
+    ("concat", "ops/copy/concat.cpp", None, "every input gets the first part", "offset += length;", ""),
     ("permute", "ops/view/view_defs.cpp", None, "permuted once more instead of back",
      "b.grad().permute(inverse)", "b.grad().permute(axes)"),
     ("slice", "ops/view/view_defs.cpp", None, "put at the start instead of at its place",

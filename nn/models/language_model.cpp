@@ -6,7 +6,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/error.h>
 #include <cotangent/ops/autocast.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/loss/classes/cross_entropy.h>

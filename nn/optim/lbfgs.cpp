@@ -9,7 +9,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/base/printable.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

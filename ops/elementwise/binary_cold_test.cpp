@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <cotangent/core/op/registry.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>

@@ -8,7 +8,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/device/stream.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 #include <cotangent/ops/testing/layout_copy_internal.h>

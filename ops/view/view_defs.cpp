@@ -5,7 +5,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/core/memory/memory.h>
 #include <cotangent/core/op/registry.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/engine/fold/sum_to.h>

@@ -6,7 +6,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory/allocator.h>
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 

@@ -1,5 +1,5 @@
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/concat/concat_internal.h>
+#include <cotangent/ops/copy/concat_internal.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/strided.cuh>
 

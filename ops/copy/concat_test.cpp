@@ -1,4 +1,4 @@
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/ops/creation/creation.h>

@@ -1,8 +1,8 @@
-#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/copy/concat.h>
 
 #include <cotangent/core/base/inline_vector.h>
 #include <cotangent/core/op/registry.h>
-#include <cotangent/ops/concat/concat_internal.h>
+#include <cotangent/ops/copy/concat_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/rules_internal.h>
 

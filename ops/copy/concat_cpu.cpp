@@ -1,4 +1,4 @@
-#include <cotangent/ops/concat/concat_internal.h>
+#include <cotangent/ops/copy/concat_internal.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include <cotangent/ops/concat/concat_internal.h>
+#include <cotangent/ops/copy/concat_internal.h>
 #include <cotangent/ops/testing/references.h>
 #include <cotangent/ops/testing/samples.h>
 
