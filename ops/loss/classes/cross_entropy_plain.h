@@ -33,7 +33,7 @@ inline Array soft_factors(const Array& w, const Row& t, double s) {
   return w * ((1 - s) * t + s / static_cast<double>(w.size()));
 }
 
-/// What the gradients are made of: L, and p = softmax(x) = e^-L by the exponentials that L takes.
+/// L, and p = softmax(x) = e^-L by the exponentials that L takes: the gradients are made of both.
 struct Classes {
   Array L, p;
 };
