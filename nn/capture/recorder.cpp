@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
-#include <ranges>
 
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/core/memory/pool_blocks_internal.h>
@@ -166,7 +166,8 @@ void StepRecorder::finish() {
 // A storage is gone where its block is not handed out, or was handed out again.
 void StepRecorder::find_passing() {
   std::map<const char*, const char*> later;  // ranges, apart from each other: begin and end
-  for (const Place& p : std::views::reverse(made_)) {
+  for (auto at = made_.rbegin(); at != made_.rend(); ++at) {
+    const Place& p = *at;
     const char *const begin = static_cast<const char*>(p.data), *const end = begin + p.bytes;
     auto next = later.lower_bound(begin);
     if (next != later.begin() && std::prev(next)->second > begin) --next;
