@@ -4,7 +4,7 @@
 
 #include <cotangent/nn/capture/capture.h>
 
-// F2: a chain of ten ops element by element and its gradients on the CPU, as one fused op and one by one: arithmetic alone, and
+// F2: a chain of ten ops element by element and its gradients on the CPU, as one fused op, as a captured step, and one by one: arithmetic alone, and
 // with two functions. Three tensors of 2^24 numbers are read, and three gradients written.
 
 namespace {
@@ -21,19 +21,35 @@ constexpr auto kFunctions = [](auto x, auto w, auto b) {
   return square(relu(tanh(h * sigmoid(h)) + x) * 1.5 - w);
 };
 
-template <class F>
-void chain_row(benchmark::State& state, F f) {
+// The gradients of f for three tensors.
+template <class F, class Use>
+void on_cpu(F f, Use&& use) {
   const ct::Shape shape{1 << 12, 1 << 12};
   Tensor in[] = {numbers(0, shape).clone(), numbers(0, shape) * 0.5, numbers(0, shape) + 0.25};
   for (Tensor& t : in) t.set_requires_grad();
   const Tensor g = ct::ones(shape);
-  const auto step = [&] { return ct::grad({f(in[0], in[1], in[2])}, {in[0], in[1], in[2]}, {g}); };
-  step();
-  for (auto _ : state) benchmark::DoNotOptimize(step());
+  use([&] { return ct::grad({f(in[0], in[1], in[2])}, {in[0], in[1], in[2]}, {g}); });
+}
+template <class F>
+void chain_row(benchmark::State& state, F f) {
+  on_cpu(f, [&](auto step) {
+    step();
+    for (auto _ : state) benchmark::DoNotOptimize(step());
+  });
+}
+template <class F>
+void captured_row(benchmark::State& state, F f) {
+  on_cpu(f, [&](auto gradients) {
+    auto step = ct::capture(gradients);
+    for (int i = 0; i < 4; ++i) step();
+    for (auto _ : state) benchmark::DoNotOptimize(step());
+  });
 }
 
 void arithmetic(benchmark::State& state) { chain_row(state, ct::fuse(kArithmetic)); }
 void arithmetic_apart(benchmark::State& state) { chain_row(state, kArithmetic); }
+void arithmetic_captured(benchmark::State& state) { captured_row(state, kArithmetic); }
+void functions_captured(benchmark::State& state) { captured_row(state, kFunctions); }
 void functions(benchmark::State& state) { chain_row(state, ct::fuse(kFunctions)); }
 void functions_apart(benchmark::State& state) { chain_row(state, kFunctions); }
 
@@ -96,5 +112,7 @@ BENCHMARK(arithmetic)->Name("F2/arithmetic_2^24")->Apply(five_runs)->UseRealTime
 BENCHMARK(arithmetic_apart)->Name("F2/arithmetic_2^24@one_by_one")->Apply(five_runs)->UseRealTime();
 BENCHMARK(functions)->Name("F2/functions_2^24")->Apply(five_runs)->UseRealTime();
 BENCHMARK(functions_apart)->Name("F2/functions_2^24@one_by_one")->Apply(five_runs)->UseRealTime();
+BENCHMARK(arithmetic_captured)->Name("F2/arithmetic_2^24@captured")->Apply(five_runs)->UseRealTime();
+BENCHMARK(functions_captured)->Name("F2/functions_2^24@captured")->Apply(five_runs)->UseRealTime();
 
 }  // namespace

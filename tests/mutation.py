@@ -51,6 +51,7 @@ PROGRAM, RECORDER, CAPTURE_TEST, REFUSALS_TEST = ("nn/capture/program.cpp", "nn/
                                                   "nn/capture/refusals_test.cpp")
 BETWEEN_TEST, STEP_MEMORY_TEST, FOOTGUNS_TEST = (f"nn/capture/{name}_test.cpp" for name in ("between_steps", "memory", "footguns"))
 FUSE_TEST, CHAIN = "ops/fusion/fuse_test.cpp", "ops/engine/map/chain.cpp"
+FUSION_TEST, ASSEMBLY = "nn/capture/fusion_test.cpp", "nn/capture/assembly.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -533,6 +534,11 @@ FAULTS = [
     ("ops/elementwise/binary_test.cpp", "ops/elementwise/binary.cpp", None, "a fraction is compared in f32", "exact ? x.to(DType::i64) : x, n);", "x, p);"),
     (FUSE_TEST, "ops/fusion/build.cpp", None, "of gradients that meet the last alone is kept", "sum = sum < 0 ? g : b.sum(sum, g);", "sum = g;"),
     (FUSE_TEST, CHAIN, None, "a slot is used again while its value is still read", "if (again || p.last_use[v] != s) continue;", "if (again) continue;"),
+    (FUSION_TEST, ASSEMBLY, None, "a value that outlives the step is not written", 'if (!passing_.contains(written.place->storage)) return true;', 'if (!passing_.contains(written.place->storage)) return false;'),
+    (FUSION_TEST, ASSEMBLY, None, "a group runs behind a call that needs it", 'if (meets) {', 'if (false) {'),
+    (FUSION_TEST, ASSEMBLY, None, "a value is read in another layout as if in its own", 'if (!w.place->laid_out_as(p)) return fail("reads a value of the group in another layout");', ''),
+    (FUSION_TEST, ASSEMBLY, None, "steps of 16 bits are not rounded", 'b.finish(std::move(results), true)', 'b.finish(std::move(results), false)'),
+    (FUSION_TEST, RECORDER, None, "memory that the result takes counts as held", 'if (again || !is_taken(', 'if (!is_taken('),
     (FUSE_TEST, "ops/fusion/fuse.cpp", None, "one tensor as two arguments has one place on the tape of the rule", "record ? t.unsqueeze(0).squeeze(0)", "record ? t"),
     ("ops/elementwise/unary_cold_test.cpp", "ops/elementwise/unary_table.inc", UNARY, "hardtanh's slope at NaN", "where((x > p) & (x < q), g, 0))", "where((x <= p) | (x >= q), 0, g))"),
 ]

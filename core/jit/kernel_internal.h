@@ -8,7 +8,8 @@
 #include <cotangent/core/jit/launch.h>
 
 // CUDA kernels out of a text that is known only while the program runs. The compiler is nvcc where there is one
-// (COTANGENT_NVCC, PATH, CUDA_HOME, /usr/local/cuda), otherwise NVRTC; COTANGENT_NVCC=none means NVRTC.
+// (COTANGENT_NVCC, PATH, CUDA_HOME, /usr/local/cuda), otherwise NVRTC; COTANGENT_NVCC=none means NVRTC. Of whole texts NVRTC comes
+// first.
 
 namespace ct::jit {
 

@@ -1,100 +1,23 @@
-#include <cotangent/nn/capture/fusion_internal.h>
-
 #include <cmath>
-#include <cstdlib>
-#include <functional>
-#include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/jit/build_internal.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/core/op/op_observer.h>
 #include <cotangent/ops/autocast.h>
 
-#include "tests/capture_testing.h"
-#include "tests/catch.h"
-#include "tests/op_testing.h"
+#include "tests/fusion_testing.h"
 
-// Groups of a captured step: what runs together, what does not, and that no bit tells.
+// Groups of a captured step: which calls run together, which do not, and that no bit tells.
 
 using namespace ct;
 using namespace ct::testing;
 using Catch::Matchers::Contains;
 
 namespace {
-
-// Odd on a CPU; on a GPU whole chunks of 16 bytes, without which most formulas stay apart.
-Shape shape_on(Device device) { return device.is_cpu() ? Shape{45, 47} : Shape{48, 48}; }
-
-// A step with the tensors that it changes.
-struct Program {
-  std::vector<Tensor> state;
-  std::function<std::vector<Tensor>(const Tensor& x)> step;
-};
-using Make = std::function<Program()>;
-
-std::string bytes(const std::vector<Tensor>& list) {
-  std::string all;
-  for (const Tensor& t : list) all += t.defined() ? bytes_of(t.detach().to(cpu).contiguous()) + '|' : "-";
-  return all;
-}
-
-struct Outcome {
-  std::vector<std::string> steps;  // results and state after each
-  std::vector<std::string> calls;
-  std::string account;
-};
-
-// Small tensors are worth no group on a CPU, and 16 bits neither: here they are.
-struct Fusion {
-  explicit Fusion(const char* how) { ::setenv("COTANGENT_FUSION", how, 1); }
-  ~Fusion() { ::unsetenv("COTANGENT_FUSION"); }
-};
-
-Outcome run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {
-  Outcome out;
-  manual_seed(6);
-  Program p = make();
-  auto step = capture([&](const Tensor& x) { return p.step(x); }, options);
-  for (const Tensor& x : inputs) out.steps.push_back(bytes(step(x)) + bytes(p.state));
-  out.calls = step.kernels(), out.account = step.explain_fusion();
-  return out;
-}
-
-std::vector<Tensor> inputs_of(Device device, DType dtype, const Shape& shape) {
-  constexpr int n = 5;
-  std::vector<Tensor> list;
-  for (int i = 0; i < n; ++i) list.push_back(waves(shape, 0.3 * i, 1.5).to(dtype).to(device));
-  return list;
-}
-
-std::vector<Tensor> inputs_of(Device device, DType dtype = f32) {
-  return inputs_of(device, dtype, shape_on(device));
-}
-
-// The groups of a step, whose bits are those of the plain step after each.
-std::vector<std::string> groups(const Make& make, const std::vector<Tensor>& inputs,
-                                std::string* account = nullptr) {
-  const Fusion all("all");
-  const Outcome plain = run(make, inputs, {.enabled = false}), fused = run(make, inputs, {});
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    INFO("step " << i << '\n' << fused.account);
-    CHECK((fused.steps[i] == plain.steps[i]));
-  }
-  if (account) *account = fused.account;
-  std::vector<std::string> names;
-  for (const std::string& name : fused.calls)
-    if (name.starts_with("fused(")) names.push_back(name);
-  return names;
-}
-using Names = std::vector<std::string>;
-
-Tensor parameter(Device device, DType dtype, double phase, const Shape& shape) {
-  return waves(shape, phase).to(dtype).to(device).detach().set_requires_grad();
-}
 
 void check_rules(Device device) {
   const std::vector<Tensor> in = inputs_of(device);
@@ -366,124 +289,6 @@ void check_ways_out(Device device) {
   }
 }
 
-// ---- Random programs ------------------------------------------------------------------------------------------
-
-Shape shape_of(unsigned number, Device device) {
-  return number % 7 == 0 ? Shape{3, 16, 44} : number % 3 == 0 ? Shape{45, 47} : shape_on(device);
-}
-
-// A program that a number tells, of formulas and of what breaks groups: sums, products, views, changes in place, casts.
-Make random_program(unsigned number, Device device) {
-  return [=] {
-    struct Instruction {
-      int kind, a, b, which;
-      double number;
-    };
-    std::mt19937 random(number);
-    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-    const DType dtype = number % 5 == 3 ? f64 : number % 5 == 4 ? (number % 2 ? bf16 : f16) : f32;
-    const bool trains = number % 3 != 0;
-    const Shape shape = shape_of(number, device);
-    const std::int64_t last = shape[shape.size() - 1];
-    std::vector<Instruction> list;
-    for (int n = 4 + below(14); n > 0; --n)
-      list.push_back({below(trains ? 14 : 17), below(5), below(5), below(100), 0.25 + 0.5 * below(4)});
-    Program p;
-    for (int i = 0; i < 2; ++i) {
-      const Tensor t = parameter(device, dtype, 1.0 + i + number, shape);
-      p.state.push_back(trains ? t : t.detach());
-    }
-    const Tensor row = parameter(device, dtype, 3.0 + number, {last}),
-                 matrix = (waves({last, last}, 0.1 * number) * 0.1).to(dtype).to(device);
-    p.state.push_back(trains ? row : row.detach());
-    p.step = [=, state = p.state](const Tensor& given) -> std::vector<Tensor> {
-      std::vector<Tensor> v{given.to(dtype).clone(), state[0], state[1], state[2]};
-      const auto any = [&](int back) -> const Tensor& {
-        return v[v.size() - 1 - static_cast<std::size_t>(back) % v.size()];
-      };
-      const auto whole = [&](int back) -> const Tensor& {
-        const Tensor& t = any(back);
-        return t.shape() == shape ? t : v[0];
-      };
-      for (const Instruction& i : list) {
-        const Tensor a = any(i.a), b = any(i.b), w = whole(i.a);
-        switch (i.kind) {
-          case 0:
-          case 1:
-          case 2: {
-            Tensor (*const unary[])(const Tensor&) = {tanh, sigmoid, relu, silu,  neg,      abs,       square,
-                                                      sin,  erf,     sign, floor, softsign, logsigmoid};
-            v.push_back(unary[static_cast<std::size_t>(i.which) % std::size(unary)](a));
-            break;
-          }
-          case 3: v.push_back(gelu(a)); break;
-          case 4: v.push_back(i.which % 2 ? a * i.number : i.number - a); break;
-          case 5: v.push_back(maximum(a, i.number) + a); break;
-          case 6: v.push_back(a + b); break;
-          case 7: v.push_back(a * b); break;
-          case 8: v.push_back(i.which % 2 ? a - b : minimum(a, b)); break;
-          case 9: v.push_back(where(gt(a, b), a, b * 0.5)); break;
-          case 10: v.push_back(a.to(i.which % 2 ? f32 : bf16).to(dtype)); break;
-          case 11: v.push_back(w - mean(w, -1, true)); break;
-          case 12: v.push_back(i.which % 2 ? matmul(w, matrix) : dropout(w, 0.25)); break;
-          case 13:
-            v.push_back(i.which % 2 ? w.reshape({-1}).view(shape)
-                                    : w.transpose(-1, -2).contiguous().transpose(-1, -2));
-            break;
-          default: {
-            Tensor t = i.which % 3 == 0   ? w
-                       : i.which % 3 == 1 ? w.slice(0, 1, shape[0])
-                                          : w.slice(-1, 0, last - 1);
-            t.mul_(i.number);
-            i.which % 2 ? t.add_(0.25) : t.tanh_();
-            if (i.kind == 15) t.sub_(t.detach().clone() * 0.5);
-            if (i.kind == 16 && i.which % 3 == 1) t.copy_(w.slice(0, 0, shape[0] - 1) * 0.5);
-          }
-        }
-      }
-      std::vector<Tensor> results{v.back() * 0.5, mean(v.back())};
-      if (!trains) return results;
-      std::vector<Tensor> leaves{state[0], state[1], state[2]};
-      if (!results[1].requires_grad()) return results;
-      const auto g = grad({results[1]}, leaves, {}, {.allow_unused = true});
-      const NoGrad off;
-      for (std::size_t k = 0; k < leaves.size(); ++k)
-        if (g[k].defined()) leaves[k].mul_(0.99).sub_(g[k] * 0.1);
-      return results;
-    };
-    return p;
-  };
-}
-
-// COTANGENT_PROGRAMS=10000 runs as many, and 500-600 those.
-void check_random(Device device, unsigned count) {
-  unsigned first = 0, last = count;
-  if (const char* const given = std::getenv("COTANGENT_PROGRAMS")) {
-    const std::string text(given);
-    const std::size_t dash = text.find('-');
-    last = static_cast<unsigned>(std::stoul(text.substr(dash == std::string::npos ? 0 : dash + 1)));
-    if (dash != std::string::npos) first = static_cast<unsigned>(std::stoul(text));
-  }
-  const Fusion all("all");
-  std::size_t fused = 0;
-  for (unsigned number = first; number < last; ++number) {
-    const Make make = random_program(number, device);
-    const Shape shape = shape_of(number, device);
-    std::vector<Tensor> in = inputs_of(device, f32, shape);
-    if (number % 11 == 2)
-      for (Tensor& x : in) {
-        std::vector<double> v = values(x.to(cpu));
-        v[0] = NAN, v[1] = INFINITY, v[2] = -0.0, v[3] = -INFINITY;
-        x = values(x.shape(), v, f32).to(device);
-      }
-    const Outcome plain = run(make, in, {.enabled = false}), captured = run(make, in, {});
-    fused += captured.account.find("one pass over") != std::string::npos;
-    INFO("program " << number << '\n' << captured.account);
-    for (std::size_t i = 0; i < in.size(); ++i) REQUIRE((captured.steps[i] == plain.steps[i]));
-  }
-  CHECK(fused > (last - first) / 4);
-}
-
 }  // namespace
 
 TEST_CASE("Groups of a captured step follow its reads and writes", "[capture][fuse]") { check_rules(cpu); }
@@ -499,10 +304,4 @@ TEST_CASE("Fusion of a captured step can be seen and switched off", "[capture][f
 }
 TEST_CASE("Fusion of a captured step can be seen and switched off on a GPU", "[capture][fuse][cuda]") {
   check_ways_out(cuda(0));
-}
-TEST_CASE("Random captured programs end in the bits of plain ones", "[capture][fuse]") {
-  check_random(cpu, 2000);
-}
-TEST_CASE("Random captured programs end in the bits of plain ones on a GPU", "[capture][fuse][cuda]") {
-  check_random(cuda(0), 60);
 }

@@ -5,7 +5,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/nn/capture/fusion_internal.h>
 
-// A plan that was carried out: groups as observers see them, and the account of it.
+// Groups as observers see them, and the account of a plan for people.
 
 namespace ct::detail {
 namespace {

@@ -1,0 +1,263 @@
+#include <cotangent/nn/capture/assembly_internal.h>
+
+#include <algorithm>
+
+#include <cotangent/core/base/error.h>
+
+// Members of a group run together, in the place of the last of them. That changes nothing where no other call between the first and
+// the last touches what a member has written, or writes what one has read: by addresses, as memory that the step frees is used
+// again. Within the group each element goes from member to member, so an output may lie on an input only element by element.
+
+namespace ct::detail {
+namespace {
+
+using elementwise::FormulaRecord;
+using elementwise::MapRecord;
+
+constexpr std::size_t kMostSteps = 64;
+
+// Addresses of a tensor's elements; where a stride is negative, of all its storage.
+struct Reach {
+  std::uintptr_t begin, end;
+  explicit Reach(const Place& p) : begin(reinterpret_cast<std::uintptr_t>(p.data)), end(begin + p.bytes) {
+    std::int64_t last = p.offset;
+    for (int d = 0; d < p.shape.size(); ++d) {
+      if (p.strides[d] < 0) return;
+      last += (p.shape[d] - 1) * p.strides[d];
+    }
+    end = begin + static_cast<std::uintptr_t>(last + 1) * size_of(p.dtype);
+    begin += static_cast<std::uintptr_t>(p.offset) * size_of(p.dtype);
+  }
+  bool meets(const Reach& other) const { return begin < other.end && other.begin < end; }
+};
+bool meet(const Place& a, const Place& b) {
+  return a.storage != 0 && b.storage != 0 && Reach(a).meets(Reach(b));
+}
+bool same_elements(const Place& a, const Place& b) {
+  return Reach(a).begin == Reach(b).begin && a.shape == b.shape && a.strides == b.strides &&
+         size_of(a.dtype) == size_of(b.dtype);
+}
+// Whether neighbours along the last axis lie apart, which costs more than it saves.
+bool is_scattered(const Place& p) {
+  constexpr std::int64_t kMany = 1 << 14;
+  int last = p.shape.size() - 1;
+  while (last >= 0 && p.shape[last] == 1) --last;
+  return last >= 0 && p.strides[last] > 1 && ct::numel(p.shape) >= kMany;
+}
+bool same_tensor(const Place& a, const Place& b) { return a.storage == b.storage && a.laid_out_as(b); }
+
+bool converts_twice(DType from, DType to) { return from == DType::f64 && is_low_precision(to); }
+
+// Whether all elements are moved by chunks of 16 bytes, as far as the last axis goes: by an op's own kernel where the tensor has the
+// shape of its result, and by the group's where it is broadcast.
+bool in_chunks(const Place& p, const Shape& shape, bool of_the_op) {
+  constexpr std::int64_t kChunk = 8;
+  if (ct::numel(p.shape) == 1) return true;
+  if (!(p.strides == contiguous_strides(p.shape)) || Reach(p).begin % (kChunk * size_of(p.dtype)) != 0)
+    return false;
+  if (p.shape == shape) return ct::numel(shape) % kChunk == 0;
+  return !of_the_op && shape[shape.size() - 1] % kChunk == 0;
+}
+
+}  // namespace
+
+bool Assembly::covers(const Place& result) {
+  if (!result.defined) return fail("has no result");
+  if (result.storage == 0) return fail("has no elements");
+  if (!shape_) shape_ = &result.shape;
+  return *shape_ == result.shape ? true : fail("has another shape");
+}
+
+bool Assembly::read(const Place& p, int& value, AssemblyStep& step) {
+  if (!p.defined || p.storage == 0) return fail("a tensor is left out or empty");
+  if (is_scattered(p)) return fail("reads a transposed tensor");
+  step.read.push_back(&p);
+  for (const Value& w : written_) {
+    if (w.place->storage != p.storage) continue;
+    if (!w.place->laid_out_as(p)) return fail("reads a value of the group in another layout");
+    value = w.value;
+    return true;
+  }
+  for (const Value& in : inputs_)
+    if (same_tensor(*in.place, p)) {
+      value = in.value;
+      return true;
+    }
+  value = static_cast<int>(dtypes_.size());
+  dtypes_.push_back(p.dtype);
+  inputs_.push_back({&p, value, at_});
+  return inputs_.size() <= std::size_t{chain::kMaxInputs} ? true : fail("reads too many tensors");
+}
+
+bool Assembly::write(const Place& p, int value) {
+  for (Value& w : written_) {
+    if (w.place->storage != p.storage) continue;
+    if (!w.place->laid_out_as(p)) return fail("writes a value of the group in another layout");
+    w.value = value;
+    return true;
+  }
+  written_.push_back({&p, value, at_});
+  return true;
+}
+
+bool Assembly::add_step(AssemblyStep step, DType dtype) {
+  const MapRecord* const record = elementwise::formulas_of(*step.call->op);
+  if (record && record->y.draws && !(step.written->strides == contiguous_strides(step.written->shape)))
+    return fail("draws for elements that are not in a row");
+  if (steps_.size() == kMostSteps) return fail("has too many steps");
+  step.value = static_cast<int>(dtypes_.size());
+  dtypes_.push_back(dtype);
+  const Place& to = *step.written;
+  steps_.push_back(std::move(step));
+  return write(to, steps_.back().value);
+}
+
+bool Assembly::add_forward(const RecordedCall& c) {
+  const MapRecord* const record = elementwise::formulas_of(*c.op);
+  if (!record && !c.op->converts) return fail("is no formula of each element");
+  if (c.results.size() != 1 || !covers(c.results[0]))
+    return c.results.size() == 1 ? false : fail("has several results");
+  AssemblyStep step{.call = &c, .written = &c.results[0]};
+  for (const Place& p : c.inputs)
+    if (!read(p, step.operands.emplace_back(), step)) return false;
+  if (c.op->converts && converts_twice(c.inputs[0].dtype, c.results[0].dtype))
+    return fail("rounds f64 to 16 bits");
+  return add_step(std::move(step), c.results[0].dtype);
+}
+
+bool Assembly::add_backward(const RecordedCall& c) {
+  const MapRecord* const record = elementwise::formulas_of(*c.op);
+  if (!record && !c.op->converts) return fail("is no formula of each element");
+  if (c.grads.size() != 1 || !covers(c.grads[0])) return fail("has another shape");
+  const Place& g = c.grads[0];
+  bool any = false;
+  for (std::size_t k = 0; k < c.flags.size(); ++k) {
+    if (!(c.flags[k] & kGradNeeded) || !c.results[k].defined) continue;
+    any = true;
+    if (c.flags[k] & (kGradAccumulate | kGradWide)) return fail("adds to a gradient");
+    if (!(c.metas[k].shape == g.shape)) return fail("sums the gradient of a broadcast operand");
+    const Place& dx = c.results[k];
+    AssemblyStep step{.call = &c, .written = &dx, .operand = static_cast<int>(k)};
+    step.operands.assign(c.inputs.size(), -1);
+    if (!read(g, step.cotangent, step)) return false;
+    if (same_tensor(dx, g)) continue;  // passed on
+    if (c.op->converts) {
+      if (converts_twice(g.dtype, dx.dtype)) return fail("rounds f64 to 16 bits");
+    } else {
+      if (static_cast<int>(k) >= record->gradients || record->gradient[k].formula.text.empty())
+        return fail("has a gradient that is no formula of each element");
+      step.read.clear();
+      for (const char* at = record->gradient[k].operands; *at; ++at) {
+        const std::size_t i = *at == 'g' || *at == 'y' ? 0 : static_cast<std::size_t>(*at - '0');
+        const Place& p = *at == 'g' ? g : *at == 'y' ? c.outputs[0] : c.inputs[i];
+        if (!read(p, *at == 'g' ? step.cotangent : *at == 'y' ? step.y : step.operands[i], step))
+          return false;
+      }
+    }
+    if (!add_step(std::move(step), dx.dtype)) return false;
+  }
+  return any ? true : fail("has no gradient");
+}
+
+// Bits of the op that runs alone, on a GPU. Where its kernel moves chunks, 16 bits take faster functions.
+bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step) {
+  b.rough = false;
+  const Place& y = *step.written;
+  if (y.device.is_cpu() || step.call->op->converts) return true;
+  const MapRecord& record = *elementwise::formulas_of(*step.call->op);
+  const FormulaRecord& formula = step.operand < 0 ? record.y : record.gradient[step.operand].formula;
+  const DType dtype = step.read.back()->dtype;
+  const chain::Steady steady = chain::steadiness(formula.text, dtype);
+  if (steady == chain::Steady::everywhere) return true;
+  if (steady == chain::Steady::nowhere)
+    return fail("is a formula whose last bits depend on the kernel that a GPU's compiler puts it in");
+  const bool vectors = formula.tiles->f32 && !formula.tiles->predicate;
+  bool whole = in_chunks(y, *shape_, true);
+  for (const Place* const p : step.read) whole = whole && in_chunks(*p, *shape_, vectors);
+  for (const Value& in : inputs_) whole = whole && in_chunks(*in.place, *shape_, false);
+  if (!whole)
+    return fail(
+        "is a formula whose last bits are known in chunks of 16 bytes alone, which this layout has not");
+  b.rough = vectors && is_low_precision(dtype);
+  return true;
+}
+
+bool Assembly::build(fusion::Builder& b, std::vector<int>& values) {
+  values.assign(dtypes_.size(), -1);
+  for (const Value& in : inputs_) values[static_cast<std::size_t>(in.value)] = b.input(in.place->dtype);
+  const auto built = [&](int v) { return v < 0 ? -1 : values[static_cast<std::size_t>(v)]; };
+  for (const AssemblyStep& step : steps_) {
+    std::vector<int> operands;
+    for (const int v : step.operands) operands.push_back(built(v));
+    if (!set_lanes(b, step)) return false;
+    const RecordedCall& c = *step.call;
+    const int made = step.operand < 0 ? b.call(*c.op, c.attrs.view(), operands, step.written->dtype)
+                                      : b.gradient(*c.op, c.attrs.view(), operands, built(step.y),
+                                                   step.operand, built(step.cotangent), step.written->dtype);
+    if (made < 0) return fail("has no formula of its dtypes");
+    values[static_cast<std::size_t>(step.value)] = made;
+  }
+  return true;
+}
+
+// Whether a value has to be in memory: somebody else sees it.
+bool Assembly::is_needed(const Value& written) const {
+  if (!passing_.contains(written.place->storage)) return true;
+  return std::ranges::any_of(accesses_.at(written.place->storage), [&](std::size_t i) {
+    return i > written.first && !std::ranges::binary_search(members_, i);
+  });
+}
+
+bool Assembly::stays_in_order(std::span<const Place* const> outputs, std::span<const std::size_t> firsts) {
+  std::size_t next = 0;
+  for (std::size_t i = members_.front(); i < members_.back(); ++i) {
+    if (members_[next] == i) {
+      ++next;
+      continue;
+    }
+    const RecordedCall& c = calls_[i];
+    bool meets = false;
+    c.for_each_place([&](const Place& p) {
+      for (std::size_t m = 0; m < outputs.size(); ++m)
+        meets = meets || (firsts[m] < i && meet(p, *outputs[m]));
+    });
+    for (const Place& p : c.results)
+      for (const Value& in : inputs_) meets = meets || (in.first < i && meet(p, *in.place));
+    if (meets) {
+      why_ = cat("call ", i, ", ", c.name(), ", between them uses the memory");
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Assembly::finish(FusedCalls& group) {
+  std::vector<const Place*> outputs;
+  std::vector<std::size_t> firsts;
+  std::vector<int> results, values;
+  for (const Value& w : written_) {
+    if (!is_needed(w)) continue;
+    outputs.push_back(w.place), firsts.push_back(w.first), results.push_back(w.value);
+  }
+  if (outputs.size() > std::size_t{chain::kMaxOutputs}) return fail("writes too many tensors");
+  if (outputs.empty()) return fail("writes what nothing reads");
+  for (std::size_t m = 0; m < outputs.size(); ++m) {
+    for (std::size_t n = 0; n < m; ++n)
+      if (meet(*outputs[m], *outputs[n])) return fail("writes to one memory twice");
+    for (const Value& in : inputs_)
+      if (meet(*outputs[m], *in.place) && !same_elements(*outputs[m], *in.place))
+        return fail("writes over elements that the group has still to read");
+  }
+  if (!stays_in_order(outputs, firsts)) return false;
+  fusion::Builder b;
+  b.draws = true;
+  if (!build(b, values)) return false;
+  for (int& r : results) r = values[static_cast<std::size_t>(r)];
+  group.calls = members_;
+  group.program = b.finish(std::move(results), true);
+  for (const Value& in : inputs_) group.inputs.push_back(*in.place);
+  for (const Place* const p : outputs) group.outputs.push_back(*p);
+  return true;
+}
+
+}  // namespace ct::detail

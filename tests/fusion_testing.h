@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cotangent/nn/capture/capture.h>
+
+#include "tests/capture_testing.h"
+#include "tests/catch.h"
+#include "tests/op_testing.h"
+
+// Steps that are run plainly, and captured with groups of calls in one pass.
+
+namespace ct::testing {
+
+// Odd on a CPU; on a GPU whole chunks of 16 bytes, without which most formulas stay apart.
+inline Shape shape_on(Device device) { return device.is_cpu() ? Shape{45, 47} : Shape{48, 48}; }
+
+// A step with the tensors that it changes.
+struct Program {
+  std::vector<Tensor> state;
+  std::function<std::vector<Tensor>(const Tensor& x)> step;
+};
+using Make = std::function<Program()>;
+
+inline std::string bytes(const std::vector<Tensor>& list) {
+  std::string all;
+  for (const Tensor& t : list) all += t.defined() ? bytes_of(t.detach().to(cpu).contiguous()) + '|' : "-";
+  return all;
+}
+
+struct Outcome {
+  std::vector<std::string> steps;  // results and state after each
+  std::vector<std::string> calls;
+  std::string account;
+};
+
+// Small tensors are worth no group on a CPU, and 16 bits neither: here they are.
+struct Fusion {
+  explicit Fusion(const char* how) { ::setenv("COTANGENT_FUSION", how, 1); }
+  ~Fusion() { ::unsetenv("COTANGENT_FUSION"); }
+};
+
+inline Outcome run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {
+  Outcome out;
+  manual_seed(6);
+  Program p = make();
+  auto step = capture([&](const Tensor& x) { return p.step(x); }, options);
+  for (const Tensor& x : inputs) out.steps.push_back(bytes(step(x)) + bytes(p.state));
+  out.calls = step.kernels(), out.account = step.explain_fusion();
+  return out;
+}
+
+inline std::vector<Tensor> inputs_of(Device device, DType dtype, const Shape& shape) {
+  constexpr int n = 5;
+  std::vector<Tensor> list;
+  for (int i = 0; i < n; ++i) list.push_back(waves(shape, 0.3 * i, 1.5).to(dtype).to(device));
+  return list;
+}
+
+inline std::vector<Tensor> inputs_of(Device device, DType dtype = f32) {
+  return inputs_of(device, dtype, shape_on(device));
+}
+
+// The groups of a step, whose bits are those of the plain step after each.
+inline std::vector<std::string> groups(const Make& make, const std::vector<Tensor>& inputs,
+                                       std::string* account = nullptr) {
+  const Fusion all("all");
+  const Outcome plain = run(make, inputs, {.enabled = false}), fused = run(make, inputs, {});
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    INFO("step " << i << '\n' << fused.account);
+    CHECK((fused.steps[i] == plain.steps[i]));
+  }
+  if (account) *account = fused.account;
+  std::vector<std::string> names;
+  for (const std::string& name : fused.calls)
+    if (name.starts_with("fused(")) names.push_back(name);
+  return names;
+}
+using Names = std::vector<std::string>;
+
+inline Tensor parameter(Device device, DType dtype, double phase, const Shape& shape) {
+  return waves(shape, phase).to(dtype).to(device).detach().set_requires_grad();
+}
+
+}  // namespace ct::testing
