@@ -176,8 +176,8 @@ void bind_capture(nb::module_& m) {
   nb::class_<StepProgram>(m, "StepProgram")
       .def("__init__",
            [](StepProgram* self, int warmup, int recordings, bool enabled, bool fuse) {
-             new (self) StepProgram(
-                 {.warmup = warmup, .recordings = recordings, .enabled = enabled, .fuse = fuse});
+             new (self)
+                 StepProgram({.warmup = warmup, .recordings = recordings, .enabled = enabled, .fuse = fuse});
            })
       .def("run",
            [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values,
