@@ -16,7 +16,7 @@ struct Ranks {
   std::vector<Device> devices = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
 
-  /// What each rank gives, on the CPU.
+  /// Results of each rank, on the CPU.
   std::vector<std::vector<Tensor>> run(
       const std::function<std::vector<Tensor>(const dist::Group&)>& f) const {
     std::vector<std::vector<Tensor>> results(static_cast<std::size_t>(count));

@@ -104,6 +104,7 @@ void train(const Settings& s, const dist::Group& world) {
   const Tensor batch = batch_of(0);
   const std::int64_t times = 10;
   const double with = ms_of(times, [&] { step(batch); });
+  step.reset();  // its memory
   auto alone = ct::capture(
       [&](const Tensor& tokens) {
         const auto off = parallel.no_sync();

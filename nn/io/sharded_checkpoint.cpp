@@ -149,7 +149,7 @@ void ShardedCheckpoint::save(std::int64_t step, const StateDict& common, const S
   std::error_code error;
   fs::create_directories(place, error);
   CT_CHECK(!error, IoError, kSharded, "can't make the folder ", place.string(), ": ", error.message());
-  // What a run that was killed has left of this step is not to be taken for this run's.
+  // A file of this step that a killed run has left is not to be taken for this run's.
   const fs::path own = place / file_of_rank(impl_->group.rank(), impl_->group.size());
   if (fs::is_regular_file(own)) fs::remove(own, error);
   dist::barrier(impl_->group);

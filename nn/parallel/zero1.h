@@ -36,10 +36,10 @@ class CT_API ParameterShards {
   /// Gives every rank the other ranks' parts of the parameters. Collective.
   void gather();
 
-  /// What this rank keeps, with the place of each piece in the whole: values "NAME@begin" and "NAME@shape". For
+  /// The state that this rank keeps, with the place of each piece in the whole: values "NAME@begin" and "NAME@shape". For
   /// io::ShardedCheckpoint, whose load() gives the whole.
   StateDict sharded_state(const StateDict& mine) const;
-  /// The whole of what an optimizer over parts() keeps, on every rank, as an optimizer over the parameters would: its state_dict()
+  /// The whole that an optimizer over parts() keeps, on every rank, as an optimizer over the parameters would: its state_dict()
   /// of any number of ranks. Collective.
   StateDict gather_state(const StateDict& mine) const;
   /// This rank's part of such a state.

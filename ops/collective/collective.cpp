@@ -154,7 +154,7 @@ constexpr OpDef k_reduce_scatter =
     define("reduce_scatter", "y = this rank's part of the sum of the ranks' x", infer_scatter,
            {forward<Kind::reduce_scatter>, reduce_scatter_backward}, reduce_scatter_rule, kNumericTypes);
 
-// What a GPU's current stream does not wait for otherwise. No op for programs.
+// The current stream's wait for collectives that run beside it. No op for programs.
 void join_forward(const Forward& call) { group_of(call.op, call.attrs_view)->join(); }
 constexpr InputDef kWritten[] = {{.name = "x", .gradient = false, .written = true}};
 constexpr OpDef k_join = checked({.name = "join_collectives",

@@ -5,7 +5,7 @@
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/collective/group.h>
 
-// What the ranks of a group do together. Each function is called by all ranks, in the same order, with tensors of the same
+// Collectives: calls that all ranks of a group make together. Each function is called by all ranks, in the same order, with tensors of the same
 // shape and dtype: f32, f64, f16, bf16, i64, i32, u8, and bool where nothing is added up. They are ops: on the tape, seen by
 // profilers, parts of captured steps.
 //

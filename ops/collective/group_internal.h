@@ -25,7 +25,7 @@ class Nccl;
 enum class Kind : std::uint8_t { all_reduce, broadcast, reduce_scatter, all_gather, barrier };
 const char* name(Kind kind);
 
-/// What a rank is about to do: ranks compare it byte by byte, so there are no gaps.
+/// A call that a rank is about to make: ranks compare it byte by byte, so there are no gaps.
 struct Intent {
   std::uint64_t number = 0;  // of the call
   std::int64_t sizes[kMaxRank] = {};
@@ -37,7 +37,7 @@ struct Intent {
 };
 
 struct GroupState {
-  /// Of several ranks; with a device that is a GPU, NCCL is opened.
+  /// A rank of several; meet() is next.
   GroupState(std::unique_ptr<Transport> how, int the_rank, int the_size, Device where,
              std::chrono::milliseconds limit);
   GroupState();

@@ -19,7 +19,7 @@ using dist::detail::Part;
 
 namespace {
 
-// What each rank's call has thrown, in order; "" for none. A rank's own exception is not told to run_threads().
+// Messages of the ranks that failed, in order; "" for none. run_threads() is not told of them.
 std::vector<std::string> told(int ranks, std::chrono::milliseconds limit,
                               const std::function<void(const Group&)>& f) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));

@@ -188,7 +188,7 @@ TEST_CASE("dist::init refuses an environment that makes no sense", "[dist]") {
       Catch::Contains("rank 0 does not answer"));
 }
 
-// What mpirun starts below.
+// Started by mpirun, below.
 TEST_CASE("a rank of mpirun", "[.mpi]") {
   const Group g = dist::init({.device = cpu, .timeout = 60s});
   CHECK(g.backend() == "mpi");
