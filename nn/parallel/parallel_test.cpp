@@ -223,6 +223,26 @@ TEST_CASE("DataParallel: parameters without a part in the loss", "[dist][paralle
   }
 }
 
+TEST_CASE("DataParallel: no_sync sends nothing", "[dist][parallel]") {
+  const auto counts = Ranks{2}.run([](const Group& g) {
+    Mlp model;
+    nn::DataParallel parallel(model, g, {.bucket_bytes = 3000});
+    const std::size_t before = g.log().size();
+    const auto go = [&] { sum(model.forward(ones({2, 6}))).backward(); };
+    {
+      const auto off = parallel.no_sync();
+      go();
+    }
+    const std::size_t alone = g.log().size() - before;
+    go();
+    return std::vector{
+        full({}, static_cast<double>(alone)),
+        full({}, static_cast<double>(g.log().size() - before - parallel.bucket_bytes().size()))};
+  });
+  for (const auto& rank : counts)
+    for (const Tensor& count : rank) CHECK(count.item() == 0);
+}
+
 TEST_CASE("DataParallel: errors", "[dist][parallel]") {
   const Group alone;
   Mlp model;
