@@ -210,13 +210,10 @@
                   `${pad(fixed(f / b, 2), 19)} ${pad(fixed(100 * bound(f, b, +peak, +memory), 1), 20)} %`)];
       },
       picture({ peak, memory }) {
-        const x = i => 40 + 120 * (Math.log10(i) + 1.5), y = share => 170 + 70 * Math.log10(share), ridge = x(peak / memory);
-        const all = Object.entries(this.ops).map(([op, [f, b]]) => {
-          const [px, py] = [x(f / b), y(bound(f, b, +peak, +memory))];
-          return `<circle cx="${px}" cy="${py}" r="4" class="hit"/><text x="${px}" y="${py + 18}">${op}</text>`;
-        });
-        return peak > 0 && memory > 0 ? svg(640, 210, `<path d="M${x(0.04)} ${y(0.04 * memory / peak)}L${ridge} 170H620"/>` +
-          all.join("").replace(/NaN/g, 0), "ops under the roof") : "";
+        const x = i => 40 + 120 * (Math.log10(i) + 1.5), y = share => 30 - 60 * Math.log10(share), ridge = x(peak / memory);
+        const all = Object.entries(this.ops).map(([op, [f, b]]) => [op, x(f / b), y(bound(f, b, +peak, +memory))]).map(([op, px, py]) =>
+          `<circle cx="${px}" cy="${py}" r="4" class="hit"/><text x="${px + 9}" y="${py + 14}" style="text-anchor:start">${op}</text>`);
+        return peak > 0 && memory > 0 ? svg(640, 210, `<path d="M${x(0.04)} ${y(0.04 * memory / peak)}L${ridge} 30H620"/>${all.join("")}`, "ops under the roof") : "";
       } },
     flash: {
       title: "Attention, a block of scores after the other",
