@@ -341,6 +341,19 @@ def check(builder, options):
         print(f"{len(on_gpu)} GPU programs", "ran" if gpu_program else f"not run: {builder.why_no_gpu()}")
 
 
+def judge(chapter, builder):
+    """Runs the judge on the reader's answer, with checks of indices, memory and undefined behaviour, for a minute at most."""
+    program = builder.program(chapter.exercise, "-g", "-D_GLIBCXX_ASSERTIONS", "-fsanitize=address,undefined")
+    try:
+        status = builder.run(program, timeout=60).returncode
+    except subprocess.TimeoutExpired:
+        raise Wrong("the judge has not ended within a minute: look for a loop that does not end") from None
+    if status == 0:
+        last = int(chapter.number) + 1 == len(chapters())
+        print(f"compare: docs/book/solutions/{chapter.answer}" + ("" if last else f"; next: ./ct book {int(chapter.number) + 1}"))
+    return status
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["run", "exercise", "check"])
@@ -359,7 +372,7 @@ def main():
             return check(builder, options)
         chapter = one_chapter(options.chapter or 0)
         if options.command == "exercise":
-            return builder.run(builder.program(chapter.exercise)).returncode
+            return judge(chapter, builder)
         status = builder.run(builder.program(chapter.source)).returncode
         if status or not chapter.has_gpu_program():
             return status

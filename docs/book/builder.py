@@ -114,7 +114,7 @@ class Builder:
                                  "  const std::string_view argument = arguments[1];", choice + "  return 2;\n}\n"]))
         return source
 
-    def run(self, program, *arguments, figures="figures", **options):
+    def run(self, program, *arguments, figures="figures", timeout=600, **options):
         environment = {**os.environ, "BOOK_FIGURES": os.path.join(self.work, figures),
                        "COTANGENT_CACHE": os.path.join(self.work, "cache")}
-        return subprocess.run([program, *arguments], env=environment, text=True, timeout=600, **options)
+        return subprocess.run([program, *arguments], env=environment, text=True, timeout=timeout, **options)

@@ -59,7 +59,7 @@ void wrong_and_right() {
     const book::Recorder* const all[] = {&plain, &value, &mailbox};
     for (std::size_t k = 0; k < 3; ++k) {
       curves[k].x.push_back(i);
-      curves[k].y.push_back(all[k]->memory.w);
+      curves[k].y.push_back(std::log10(3 - all[k]->memory.w));
     }
     if (i < 4 || i == 19 || i == steps - 1)
       std::printf("%4d %7.2f %6.0f %9.4f %10.4f %12.4f\n", i, rate(i), plain.memory.mask, plain.memory.w,
@@ -67,7 +67,8 @@ void wrong_and_right() {
     book::claim(mailbox.memory.w == plain.memory.w, "the mailbox ends in the bits of the plain step");
   }
   book::claim(value.memory.w != plain.memory.w, "numbers by value stay those of the first step");
-  book::figure("16-replay", svg::chart("w, by step", "step", "w", {curves[0], curves[1], curves[2]}));
+  book::figure("16-replay", svg::chart("Distance to 3, by step", "step", "log10 of 3 - w",
+                                       {curves[0], curves[1], curves[2]}));
 }
 
 // --- what it saves ---

@@ -109,7 +109,7 @@ void scales() {
     };
     found.x.push_back(e), found.y.push_back(at(e));
     scaled.x.push_back(e), scaled.y.push_back(at(e - 16));
-    range.x.push_back(e), range.y.push_back(e >= -14 && e <= 15 ? 3000 : 0);
+    range.x.push_back(e), range.y.push_back(e >= -14 && e <= 15 ? 400 : 0);
   }
   book::figure("17-scales",
                svg::chart("Sizes of gradients", "log2 of the size", "how many", {found, scaled, range}));

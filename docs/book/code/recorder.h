@@ -12,7 +12,7 @@ namespace book {
 /// Numbers of a model, its gradient and its optimizer, in memory that stays where it is.
 struct Memory {
   double w = 0, g = 0, mask = 0;
-  // The mailbox of a recording: it changes from step to step.
+  // The mailbox of a recording: numbers that change from step to step.
   double lr = 0;
   std::uint64_t offset = 0;
 };
