@@ -12,8 +12,7 @@ struct MseLossAttrs {
 
 namespace mse_loss_kernels {
 
-struct Traits : elementwise::Formula {
-};
+struct Traits : elementwise::Formula {};
 CT_MAP_FORMULA(SquaredError, Traits, 2, 1, (X x, X t, X, X), return (x - t) * (x - t))
 
 template <class X>
