@@ -4,7 +4,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
 #include <cotangent/ops/engine/gemm/replace.h>
-#include <cotangent/ops/engine/mma/ptx.cuh>
+#include <cotangent/core/cuda/mma/ptx.cuh>
 
 // Products of small layers, where launches and latency are what takes time. One kernel does up to two products, each block
 // a tile of one; the gate, the bias and the sums of rows are read where the operands pass by. A block's warps share the
