@@ -32,7 +32,7 @@ inline std::string bytes(const std::vector<Tensor>& list) {
   return all;
 }
 
-struct Outcome {
+struct StepRun {
   std::vector<std::string> steps;  // results and state after each
   std::vector<std::string> calls;
   std::string account;
@@ -44,8 +44,8 @@ struct Fusion {
   ~Fusion() { ::unsetenv("COTANGENT_FUSION"); }
 };
 
-inline Outcome run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {
-  Outcome out;
+inline StepRun run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {
+  StepRun out;
   manual_seed(6);
   Program p = make();
   auto step = capture([&](const Tensor& x) { return p.step(x); }, options);
@@ -69,7 +69,7 @@ inline std::vector<Tensor> inputs_of(Device device, DType dtype = f32) {
 inline std::vector<std::string> groups(const Make& make, const std::vector<Tensor>& inputs,
                                        std::string* account = nullptr) {
   const Fusion all("all");
-  const Outcome plain = run(make, inputs, {.enabled = false}), fused = run(make, inputs, {});
+  const StepRun plain = run(make, inputs, {.enabled = false}), fused = run(make, inputs, {});
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     INFO("step " << i << '\n' << fused.account);
     CHECK((fused.steps[i] == plain.steps[i]));

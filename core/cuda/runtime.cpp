@@ -3,6 +3,9 @@
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <condition_variable>
+#include <mutex>
+
 #include <cotangent/core/base/version.h>
 #include <cotangent/core/cuda/check.h>
 #include <cotangent/core/device/gpu_code_internal.h>
@@ -76,6 +79,48 @@ class RelaxedCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
+// The runtime refuses to wait for a device while a stream is captured, by whatever thread. So captures and waits of several
+// threads take turns, any number of one kind at once.
+class Turn {
+ public:
+  enum Kind { capture, wait };
+
+  static void begin(Kind kind) {
+    if (captures_here_ > 0) return;  // what the runtime then says is this thread's own matter
+    State& s = state();
+    std::unique_lock lock(s.mutex);
+    s.ended.wait(lock, [&] { return s.running[1 - kind] == 0; });
+    ++s.running[kind];
+  }
+  static void end(Kind kind) {
+    if (captures_here_ > 0) return;
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    if (--s.running[kind] == 0) s.ended.notify_all();
+  }
+
+  explicit Turn(Kind kind) : kind_(kind) { begin(kind); }
+  ~Turn() { end(kind_); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  static void begin_capture() { begin(capture), ++captures_here_; }
+  static void end_capture() { --captures_here_, end(capture); }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable ended;
+    int running[2] = {};
+  };
+  static State& state() {
+    static State& all = *new State;  // threads may wait after statics are gone
+    return all;
+  }
+  static inline thread_local int captures_here_ = 0;
+  const Kind kind_;
+};
+
 cudaError_t count_devices(int* count) {
   *count = 0;
   const cudaError_t status = cudaGetDeviceCount(count);
@@ -136,7 +181,10 @@ int get_device() {
   return device;
 }
 void set_device(int device) { CT_CUDA(cudaSetDevice(device)); }
-void device_synchronize() { CT_CUDA_OP("synchronize", cudaDeviceSynchronize()); }
+void device_synchronize() {
+  const Turn turn(Turn::wait);
+  CT_CUDA_OP("synchronize", cudaDeviceSynchronize());
+}
 
 void* stream_create(int priority) {
   cudaStream_t stream = nullptr;
@@ -183,11 +231,16 @@ double event_elapsed_ms(void* from, void* to) {
 
 // Thread-local: another thread's calls that a capture forbids are its own affair.
 void capture_begin(void* stream) {
-  CT_CUDA_OP("capture", cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeThreadLocal));
+  Turn::begin_capture();
+  const cudaError_t status = cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeThreadLocal);
+  if (status != cudaSuccess) Turn::end_capture();
+  CT_CUDA_OP("capture", status);
 }
 void* capture_end(void* stream) noexcept {
   cudaGraph_t graph = nullptr;
-  if (cudaStreamEndCapture(as_stream(stream), &graph) == cudaSuccess) return graph;
+  const cudaError_t status = cudaStreamEndCapture(as_stream(stream), &graph);
+  Turn::end_capture();
+  if (status == cudaSuccess) return graph;
   cudaGetLastError();
   if (graph) cudaGraphDestroy(graph);
   return nullptr;

@@ -124,7 +124,7 @@ void check_random(Device device, unsigned count) {
         v[0] = NAN, v[1] = INFINITY, v[2] = -0.0, v[3] = -INFINITY;
         x = values(x.shape(), v, f32).to(device);
       }
-    const Outcome plain = run(make, in, {.enabled = false}), captured = run(make, in, {});
+    const StepRun plain = run(make, in, {.enabled = false}), captured = run(make, in, {});
     fused += captured.account.find("one pass over") != std::string::npos;
     INFO("program " << number << '\n' << captured.account);
     for (std::size_t i = 0; i < in.size(); ++i) REQUIRE((captured.steps[i] == plain.steps[i]));

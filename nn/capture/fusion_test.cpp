@@ -236,11 +236,11 @@ void check_ways_out(Device device) {
       device, f32, [](const Tensor& x, const Tensor& w, const Tensor& b) { return tanh(x * w + b) * w; });
   const std::vector<Tensor> in = inputs_of(device);
   SECTION("off, by option and from outside") {
-    const Outcome plain = run(make, in, {.enabled = false}), off = run(make, in, {.fuse = false});
+    const StepRun plain = run(make, in, {.enabled = false}), off = run(make, in, {.fuse = false});
     CHECK((off.steps == plain.steps));
     CHECK(off.account == "fusion is off\n");
     CHECK(plain.account == "not captured yet\n");
-    const Outcome unset = [&] {
+    const StepRun unset = [&] {
       const Fusion none("off");
       return run(make, in, {});
     }();
@@ -258,7 +258,7 @@ void check_ways_out(Device device) {
   SECTION("what is no faster") {
     if (device.is_cuda()) return;
     CHECK_THAT(run(make, in, {}).account, Contains("has 2115 elements, which is too few to gain"));
-    const Outcome large = run(
+    const StepRun large = run(
         [] {
           return Program{{},
                          [](const Tensor& x) -> std::vector<Tensor> { return {tanh(x * 2).to(bf16) + 1}; }};

@@ -23,15 +23,24 @@ class _Place(int):  # of a tensor in a list
         return f"tensor {int(self)}"
 
 
+class HookChanges:
+    """How many hooks of modules came or went: a recording has those of its step."""
+    count = 0
+
+
 class Captured:
     """A captured function; see capture()."""
 
     def __init__(self, function: Callable[..., Any], warmup: int, recordings: int, enabled: bool, fuse: bool,
                  pool: CapturePool) -> None:
         self._function, self._program = function, StepProgram(warmup, recordings, enabled, fuse, pool)
+        self._hooks = HookChanges.count
         self._results: dict[int, Any] = {}  # by the number of a recording: what it returns, with places for tensors
 
     def __call__(self, *args: Any, **more: Any) -> Any:
+        if self._hooks != HookChanges.count:
+            self._hooks = HookChanges.count
+            self.reset()
         inputs: list[Tensor] = []
 
         def argument(one: Any) -> Any:

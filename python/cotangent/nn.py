@@ -26,6 +26,7 @@ from ._core import ValueError as _ValueError
 from ._core._nn import *  # noqa: F403  the layers
 from ._core import _init as init
 from ._core._nn import Module
+from ._capture import HookChanges as _HookChanges
 
 __all__ = [name for name in vars(_nn) if not name.startswith("_")] + [
     "Parameter", "Buffer", "Lambda", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
@@ -118,9 +119,11 @@ class RemovableHandle(_AbstractContextManager):
 
     def __init__(self, hooks):
         self._hooks = hooks
+        _HookChanges.count += 1
 
     def remove(self, *_):
-        self._hooks.pop(self, None)
+        if self._hooks.pop(self, None):
+            _HookChanges.count += 1
 
     __exit__ = remove
 
