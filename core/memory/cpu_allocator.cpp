@@ -370,6 +370,7 @@ MemoryStats CpuAllocator::stats() const {
 }
 
 void CpuAllocator::reset_peak() {
+  in_use_.fetch_add(PoolStore::get().take_retired_bytes(), std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
   peak_reserved_ = reserved_;
   peak_in_use_.store(in_use_.load(std::memory_order_relaxed), std::memory_order_relaxed);

@@ -136,6 +136,11 @@ PoolUsage PoolStore::usage() noexcept {
   return usage;
 }
 
+std::int64_t PoolStore::take_retired_bytes() noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(retired_bytes_, 0);
+}
+
 void* pool_refill(int index, std::size_t bytes) {
   if (CT_POOL_BYPASS) return ::operator new (bytes, std::align_val_t{kPoolAlign});
   std::uint32_t count = 0;

@@ -42,6 +42,8 @@ class PoolStore {
   // One or more linked blocks; throws std::bad_alloc.
   PoolBlock* take(int index, std::uint32_t* count);
   PoolUsage usage() noexcept;
+  // Bytes that ended threads had not published; who asks publishes them, and usage() no longer counts them.
+  std::int64_t take_retired_bytes() noexcept;
 
  private:
   // The first block of a batch holds what the store must know, so that a batch moves in constant time.
