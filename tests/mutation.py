@@ -538,7 +538,8 @@ FAULTS = [
     (FUSION_TEST, ASSEMBLY, None, "a group runs behind a call that needs it", 'if (meets) {', 'if (false) {'),
     (FUSION_TEST, ASSEMBLY, None, "a value is read in another layout as if in its own", 'if (!w.place->laid_out_as(p)) return fail("reads a value of the group in another layout");', ''),
     (FUSION_TEST, ASSEMBLY, None, "steps of 16 bits are not rounded", 'b.finish(std::move(results), true)', 'b.finish(std::move(results), false)'),
-    (FUSION_TEST, RECORDER, None, "memory that the result takes counts as held", 'if (again || !is_taken(', 'if (!is_taken('),
+    (FUSION_TEST, "core/memory/block_plan.cpp", None, "memory that the result takes counts as held",
+     "later.insert(block.address).second && in_use(block)", "in_use(block)"),
     (FUSE_TEST, "ops/fusion/fuse.cpp", None, "one tensor as two arguments has one place on the tape of the rule", "record ? t.unsqueeze(0).squeeze(0)", "record ? t"),
     ("ops/elementwise/unary_cold_test.cpp", "ops/elementwise/unary_table.inc", UNARY, "hardtanh's slope at NaN", "where((x > p) & (x < q), g, 0))", "where((x <= p) | (x >= q), 0, g))"),
 ]

@@ -58,7 +58,8 @@ void check_growth(Device device) {
   CHECK(step.kernels().size() == calls);
   CHECK(step.recordings() == 2);
   CHECK(step.replays() == static_cast<std::int64_t>(replays) + first - 3);
-  if (replays >= 100'000) CHECK(resident_bytes() < resident + MiB);  // 10 bytes a replay
+  // 10 bytes a replay; on a GPU the driver's own threads take and give back a few MiB.
+  if (replays >= 100'000) CHECK(resident_bytes() < resident + (device.is_cuda() ? 32 : 1) * MiB);
 }
 
 // Work with large tensors that live within it, and a result of its own.
