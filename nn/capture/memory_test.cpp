@@ -42,7 +42,7 @@ void check_growth(Device device) {
     step(b.x, b.y);
     ++effects;
   };
-  // What a driver and a heap take at first is none of a replay's.
+  // The first replays pay for what a driver and a heap keep.
   const std::int64_t first = device.is_cuda() ? 20'000 : 1000;
   for (std::int64_t i = 0; i < first; ++i) whole(data[static_cast<std::size_t>(i % 2)]);
   CHECK(step.memory() > 0);
