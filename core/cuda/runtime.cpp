@@ -245,6 +245,11 @@ void* capture_end(void* stream) noexcept {
   if (graph) cudaGraphDestroy(graph);
   return nullptr;
 }
+bool is_capturing(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  CT_CUDA_OP("capture", cudaStreamIsCapturing(as_stream(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
 void graph_destroy(void* graph) noexcept { cudaGraphDestroy(static_cast<cudaGraph_t>(graph)); }
 void* graph_instantiate(void* graph) {
   cudaGraphExec_t executable = nullptr;

@@ -41,6 +41,7 @@ double event_elapsed_ms(void* from, void* to);
 /// capture_end(), whose result is null where a call in between made it invalid.
 void capture_begin(void* stream);
 void* capture_end(void* stream) noexcept;
+bool is_capturing(void* stream);
 void graph_destroy(void* graph) noexcept;
 void* graph_instantiate(void* graph);
 void graph_launch(void* executable, void* stream);

@@ -32,6 +32,7 @@ bool event_query(void*) { missing(); }
 double event_elapsed_ms(void*, void*) { missing(); }
 void capture_begin(void*) { missing(); }
 void* capture_end(void*) noexcept { return nullptr; }
+bool is_capturing(void*) { missing(); }
 void graph_destroy(void*) noexcept {}
 void* graph_instantiate(void*) { missing(); }
 void graph_launch(void*, void*) { missing(); }

@@ -1,10 +1,14 @@
 #include <cotangent/ops/collective/collective.h>
 
+#include <functional>
+#include <memory>
+
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/rng.h>
 #include <cotangent/nn/capture/capture.h>
 #include <cotangent/ops.h>
+#include <cotangent/ops/collective/group_internal.h>
 
 #include "tests/catch.h"
 #include "tests/dist_testing.h"
@@ -223,6 +227,22 @@ TEST_CASE("collectives: part of a captured step", "[dist][capture]") {
       if (i != 7) CHECK(equal(plain[r][i], replayed[r][i]));
     CHECK(equal(plain[r][9], plain[r][8]));
   }
+}
+
+TEST_CASE("collectives: a recording keeps its group", "[dist][capture]") {
+  std::uint64_t id = 0;
+  {
+    std::vector<std::function<void()>> steps(2);
+    Ranks{2}.run([&](const Group& g) {
+      auto step = capture([&](const Tensor& x) { return dist::all_reduce(x, g); });
+      for (int i = 0; i < 5; ++i) step(ones({3}));
+      if (g.rank() == 0) id = g.state().id;
+      steps[g.rank()] = [kept = std::make_shared<decltype(step)>(std::move(step))] {};
+      return std::vector<Tensor>{};
+    });
+    CHECK_NOTHROW(dist::detail::group_of("all_reduce", id));
+  }
+  CHECK_THROWS_WITH(dist::detail::group_of("all_reduce", id), Catch::Contains("has ended"));
 }
 
 TEST_CASE("collectives: errors", "[dist]") {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <deque>
 
-#include <cotangent/core/device/recording.h>
+#include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/ops/collective/group_internal.h>
 
 // NCCL, opened when a group of GPUs is made. Its header is not needed: what is used of it has not changed since 2.11.
@@ -140,7 +140,7 @@ class NcclRank final : public Nccl {
     check_result(call(), what);
     after_.record(stream_);
     if (!later) after_.wait(current);
-    if (ct::detail::recording()) return;  // a graph's events are asked by nobody
+    if (ct::detail::runtime::is_capturing(current.native)) return;  // a graph's events can't be asked
     Event done;
     done.record(stream_);
     under_way_.push_back({std::move(done), what, std::chrono::steady_clock::now()});
