@@ -48,7 +48,7 @@ void check_growth(Device device) {
   CHECK(step.memory() > 0);
   const std::size_t in_use = memory_stats(device).in_use, held = step.memory(), calls = step.kernels().size();
   const std::uint64_t asked = memory_stats(device).allocations;
-  const std::size_t resident = resident_bytes();
+  [[maybe_unused]] const std::size_t resident = resident_bytes();
   const char* const wanted = std::getenv("COTANGENT_TEST_REPLAYS");
   const std::size_t replays = wanted ? static_cast<std::size_t>(std::atoll(wanted)) : 100'000;
   for (std::size_t i = 0; i < replays; ++i) whole(data[i % 2]);
@@ -59,7 +59,9 @@ void check_growth(Device device) {
   CHECK(step.recordings() == 2);
   CHECK(step.replays() == static_cast<std::int64_t>(replays) + first - 3);
   // 10 bytes a replay; on a GPU the driver's own threads take and give back a few MiB.
+#ifndef CT_SANITIZED  // freed blocks are kept back
   if (replays >= 100'000) CHECK(resident_bytes() < resident + (device.is_cuda() ? 32 : 1) * MiB);
+#endif
 }
 
 // Work with large tensors that live within it, and a result of its own.

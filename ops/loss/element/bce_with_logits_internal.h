@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cotangent/core/base/export.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/map/formulas.h>
 #include <cotangent/ops/loss/reduction.h>
@@ -13,7 +12,7 @@ struct BceWithLogitsAttrs {
 
 /// A weight as the reduced loss reads it, cyclically: element i of the input has values[i % period]. That covers a scalar, one
 /// weight per class and one per element without a copy; other broadcasts are written out first.
-struct CT_API CyclicWeight {
+struct CyclicWeight {
   Tensor values;  // contiguous; undefined for a weight of 1
   std::int64_t period = 1;
 

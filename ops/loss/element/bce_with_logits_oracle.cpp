@@ -11,14 +11,12 @@ using namespace plain;
 
 /// The weights of the elements: 1 where there is no tensor of weights.
 struct Weights {
-  CyclicWeight cyclic;
-  const double* values;
+  Tensor each;  // element of the input
 
-  Weights(const Tensor& weight, const Shape& input)
-      : cyclic(weight, input), values(weight.defined() ? cyclic.values.data<double>() : nullptr) {}
-  double operator[](std::int64_t i) const {
-    return !values ? 1 : values[cyclic.period == 1 ? 0 : i % cyclic.period];
+  Weights(const Tensor& weight, const Shape& input) {
+    if (weight.defined()) each = weight.detach().expand(input).contiguous();
   }
+  double operator[](std::int64_t i) const { return each.defined() ? each.data<double>()[i] : 1; }
 };
 
 void forward_plain(const Forward& f) {
