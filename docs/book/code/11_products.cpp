@@ -104,14 +104,15 @@ void picture() {
   };
   const auto grid = [&](double x0, int count, double side, auto&& chosen) {
     box(x0, 40, side * count, "#eef4fc");
-    for (int i = 0; i < count; ++i)
-      for (int j = 0; j < count; ++j)
-        if (chosen(i, j)) box(x0 + side * j, 40 + side * i, side, "#f2b6a0");
-    out << "<path stroke='#557' stroke-width='0.4' d='";
+    out << "<path stroke='#bcc8dc' stroke-width='0.5' d='";
     for (int i = 1; i < count; ++i)
       out << 'M' << x0 + side * i << " 40v" << side * count << 'M' << x0 << ' ' << 40 + side * i << 'h'
           << side * count;
     out << "'/>\n";
+    for (int i = 0; i < count; ++i)
+      for (int j = 0; j < count; ++j)
+        if (chosen(i, j)) box(x0 + side * j, 40 + side * i, side, "#f2b6a0");
+    out << '\n';
   };
   const char* const texts[] = {"C in memory, a tile for each block",
                                "a tile [16 r, 16 r], r = 4: a thread's are red",
