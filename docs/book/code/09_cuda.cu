@@ -81,7 +81,7 @@ void under_way() {
                 copy_rate<float>(x, y, blocks), 0.256 * 16 * blocks, copy_rate<float4>(x, y, blocks));
 }
 
-/// Lanes of `ways` kinds, each of which makes 256 multiply-adds of its own: neighbours are of different kinds, or, with
+/// Lanes of `ways` kinds, each of which makes 2048 multiply-adds of its own: neighbours are of different kinds, or, with
 /// `together`, those of a warp of one.
 __global__ void part(float* y, int ways, bool together) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
@@ -89,7 +89,7 @@ __global__ void part(float* y, int ways, bool together) {
   float x = static_cast<float>(kind);
   for (int way = 0; way < ways; ++way)
     if (kind == way)
-      for (int n = 0; n < 256; ++n) x = fmaf(x, 0.5f, static_cast<float>(way));
+      for (int n = 0; n < 2048; ++n) x = fmaf(x, 0.5f, static_cast<float>(way));
   y[i] = x;
 }
 

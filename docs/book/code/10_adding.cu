@@ -9,6 +9,7 @@
 
 #include <gpu.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -144,23 +145,22 @@ void histogram() {
     double ms[2];
     int results = 0;
     for (int i = 0; i < 2; ++i) {
-      const ct::Tensor& x = i == 0 ? even : same;
+      const void* const bytes = (i == 0 ? even : same).raw_data();
       const auto work = [&] {
         counts.fill_(0);
         ct::gpu::launch("histogram", kernel, ct::gpu::grid_stride_blocks(n / 4, 256, 8), 256, 0,
-                        static_cast<const unsigned*>(x.raw_data()), static_cast<unsigned*>(counts.raw_data()),
+                        static_cast<const unsigned*>(bytes), static_cast<unsigned*>(counts.raw_data()),
                         n / 4);
       };
       ms[i] = book::gpu_ms(work, 3);
-      results += different([&] {
-        work();
-        return counts;
-      });
+      results = std::max(results, different([&] {
+                           work();
+                           return counts;
+                         }));
       book::claim(ct::sum(counts.to(ct::f64)).item() == static_cast<double>(n), "each byte is counted once");
     }
-    std::printf("%-34s %10.3f ms %10.3f ms %6d and %d\n", name, ms[0], ms[1], results / 2,
-                results - results / 2);
-    book::claim(results == 2, "whole numbers have no order");
+    std::printf("%-34s %10.3f ms %10.3f ms %6d\n", name, ms[0], ms[1], results);
+    book::claim(results == 1, "whole numbers have no order");
   };
   row("one table, in memory", count_bytes<0>);
   row("a table for each block", count_bytes<1>);
