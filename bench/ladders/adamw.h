@@ -16,7 +16,7 @@ namespace ct::ladder::adamw {
 
 inline constexpr float kLr = 1e-3f, kBeta1 = 0.9f, kBeta2 = 0.999f, kEps = 1e-8f, kDecay = 1e-2f;
 
-/// What the step number makes of the formula: p <- keep p - rate m / (sqrt(v) by + eps).
+/// Factors of the formula at the second step: p <- keep p - rate m / (sqrt(v) by + eps).
 struct Factors {
   float keep = 1 - kLr * kDecay;
   float rate = kLr / static_cast<float>(1 - std::pow(0.9, 2)),

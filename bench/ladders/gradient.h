@@ -9,7 +9,7 @@
 
 namespace ct::ladder {
 
-/// What `make` made for these inputs: made anew where they are others than at the last call. It holds them meanwhile, so
+/// Result of `make` for these inputs: made anew where they are others than at the last call. It holds them meanwhile, so
 /// that no others take their place in memory, and is never freed.
 template <class State>
 State& kept(const Tensors& in, State (*make)(const Tensors&)) {

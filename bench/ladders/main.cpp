@@ -29,6 +29,7 @@ const char* const kUsage =
     "  --write FILE  write tables between the file's lines <!-- ladder NAME DEVICE --> and <!-- /ladder -->, "
     "and\n"
     "                pictures beside it (bench/ladders/NAME.md)\n"
+    "  --diff        print the rungs, each as the difference to the one before (./ct ladder NAME --diff)\n"
     "  --spoil       change a number of each result before it is verified: fails where that is not noticed\n"
     "\n"
     "Ladders:\n";

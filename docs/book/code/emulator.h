@@ -371,7 +371,7 @@ int atomicAdd(int* to, int value) {
   return std::exchange(*to, *to + value);
 }
 
-// What the compiler calls before each access.
+// Functions that the compiler calls before each access.
 #define CT_ACCESS(bytes)                                                                 \
   void __tsan_read##bytes(void* p) { emulator::touch(p, bytes, false, false, CT_HERE); } \
   void __tsan_write##bytes(void* p) { emulator::touch(p, bytes, true, false, CT_HERE); }
