@@ -1,9 +1,7 @@
-#include <cotangent/ops/convolution/convolution.h>
-#include <cotangent/ops/creation/creation.h>
+#include "bench/ladders/conv2d.h"
 
 #include "bench/ladders/rows_cpu.h"
 
-// y[i, o, p, q] = sum over c, a, b of x[i, c, p + a - 1, q + b - 1] w[o, c, a, b]: a convolution of 3 x 3 with a border of zeros.
 // 9 C multiply-adds for each number of y; a number of x is used 9 O times, and the ladder is about using it while it is there.
 
 namespace ct::ladder::conv2d {
@@ -107,30 +105,15 @@ void threads(const Call& c) {
   });
 }
 
-Tensors convolved(const Tensors& in) { return {ct::conv2d(in[0], in[1], {}, {.padding = 1})}; }
-
-const bool kAdded = add({
-    .name = "conv2d",
-    .what = "y = conv2d(x, w), 3 x 3, images x channels x channels of y x side",
-    .device = DeviceType::cpu,
-    .small = {{f32, {2, 3, 11, 17}}, {f32, {1, 1, 1, 1}}},
-    .timed = {{f32, {8, 64, 64, 56}}},
-    .work =
-        [](const Case& c) {
-          return 18.0 * static_cast<double>(c.size[0] * c.size[1] * c.size[2] * c.size[3] * c.size[3]);
-        },
-    .inputs = [](const Case& c) -> Tensors {
-      return {randn({c.size[0], c.size[1], c.size[3], c.size[3]}), randn({c.size[2], c.size[1], 3, 3})};
-    },
-    .plain = convolved,
-    .library = convolved,
-    .library_name = "ct::conv2d",
-    .rungs = {{"loops", "the definition: a question for the border at each multiply-add", loops},
-              {"vectors", "a border of zeros, and neighbours of a row in a vector", vectors},
-              {"channels", "a vector of x serves eight channels of y", at_once},
-              {"threads", "images and channels do not know of each other", threads}},
-    .slack = 2,
-});
+const bool kAdded = [] {
+  Ladder ladder = described(DeviceType::cpu);
+  ladder.timed = {{f32, {8, 64, 64, 56}}};
+  ladder.rungs = {{"loops", "the definition: a question for the border at each multiply-add", loops},
+                  {"vectors", "a border of zeros, and neighbours of a row in a vector", vectors},
+                  {"channels", "a vector of x serves eight channels of y", at_once},
+                  {"threads", "images and channels do not know of each other", threads}};
+  return add(std::move(ladder));
+}();
 
 }  // namespace
 }  // namespace ct::ladder::conv2d
