@@ -107,8 +107,8 @@ void row_of_vectors(const Head& h, std::int64_t i, std::int64_t T, float* p, flo
   }
   const float top = *std::max_element(p, p + T);
   V sum = 0, mean = 0;
-  each_vector(T, [&](std::int64_t j, V::First first) {
-    const V e = simd::exp_nonpositive(V::load(p + j, first, -INFINITY) - top);
+  each_vector(T, [&](std::int64_t j, auto first) {
+    const V e = simd::exp_nonpositive(load_or(p + j, first, -INFINITY) - top);
     sum += e;
     mean = fma(e, V::load(ds + j, first), mean);
     e.store(p + j, first);

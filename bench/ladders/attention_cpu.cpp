@@ -48,11 +48,11 @@ void scores(const Call& c) {
 float exponentials(float* row, std::int64_t n) {
   const auto larger = [](V a, V b) { return where(a < b, b, a); };
   V most = -INFINITY, sum = 0;
-  each_vector(
-      n, [&](std::int64_t j, V::First first) { most = larger(most, V::load(row + j, first, -INFINITY)); });
+  each_vector(n,
+              [&](std::int64_t j, auto first) { most = larger(most, load_or(row + j, first, -INFINITY)); });
   const float top = most.across(larger);
-  each_vector(n, [&](std::int64_t j, V::First first) {
-    const V e = simd::exp_nonpositive(V::load(row + j, first, -INFINITY) - top);
+  each_vector(n, [&](std::int64_t j, auto first) {
+    const V e = simd::exp_nonpositive(load_or(row + j, first, -INFINITY) - top);
     sum += e;
     e.store(row + j, first);
   });

@@ -50,7 +50,7 @@ void one_pass(const Call& c) {
 // Vectors: the exponential as a polynomial on whole registers.
 void vectors(const Call& c, std::int64_t begin, std::int64_t end) {
   const Operands a = of(c);
-  each_vector(end - begin, [&](std::int64_t k, V::First first) {
+  each_vector(end - begin, [&](std::int64_t k, auto first) {
     const std::int64_t i = begin + k;
     const V u = V::load(a.x + i, first) + V::load(a.b + i, first), s = 1 / (1 + simd::exp(-u)), us = u * s;
     const V g = V::load(a.g + i, first);

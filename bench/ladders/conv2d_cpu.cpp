@@ -57,7 +57,7 @@ void channels(const Call& c, std::int64_t image, std::int64_t o, const Padded& f
   const Sizes s = sizes(c);
   const float* const w = c.input<float>(1);
   for (std::int64_t p = 0; p < s.side; ++p)
-    each_vector(s.side, [&](std::int64_t q, V::First first) {
+    each_vector(s.side, [&](std::int64_t q, auto first) {
       V sum[kOutputs] = {};
       for (std::int64_t k = 0; k < s.in; ++k)
         for (std::int64_t a = 0; a < 3; ++a)

@@ -57,18 +57,16 @@ float stored(const float* x, float* dx, std::int64_t label, std::int64_t n, floa
 float vectors(const float* x, float* dx, std::int64_t label, std::int64_t n, float share) {
   const auto larger = [](V a, V b) { return where(a < b, b, a); };
   V most = -INFINITY, sum = 0;
-  each_vector(n,
-              [&](std::int64_t i, V::First first) { most = larger(most, V::load(x + i, first, -INFINITY)); });
+  each_vector(n, [&](std::int64_t i, auto first) { most = larger(most, load_or(x + i, first, -INFINITY)); });
   const float top = most.across(larger);
-  each_vector(n, [&](std::int64_t i, V::First first) {
-    const V e = simd::exp_nonpositive(V::load(x + i, first, -INFINITY) - top);
+  each_vector(n, [&](std::int64_t i, auto first) {
+    const V e = simd::exp_nonpositive(load_or(x + i, first, -INFINITY) - top);
     sum += e;
     e.store(dx + i, first);
   });
   const float all = total(sum);
   const V scale = share / all;
-  each_vector(n,
-              [&](std::int64_t i, V::First first) { (V::load(dx + i, first) * scale).store(dx + i, first); });
+  each_vector(n, [&](std::int64_t i, auto first) { (V::load(dx + i, first) * scale).store(dx + i, first); });
   dx[label] -= share;
   return top + std::log(all) - x[label];
 }

@@ -72,16 +72,16 @@ void stay(const Call& c, Kernel kernel) {
 }
 
 const bool kAdded = [] {
-  Ladder ladder = described(DeviceType::cuda);
+  Ladder ladder = described(
+      DeviceType::cuda,
+      {{"memory", "an addition to memory for each number",
+        [](const Call& c) { run(c, memory, gpu::blocks_for("ladder", c.size(0), 256)); }},
+       {"block", "a table of the block's own, in shared memory", [](const Call& c) { stay(c, tables<1>); }},
+       {"warps", "a table for each warp: an eighth waits at each place",
+        [](const Call& c) { stay(c, tables<8>); }},
+       {"vectors", "16 bytes by one instruction, runs of equal numbers are one addition",
+        [](const Call& c) { stay(c, vectors); }}});
   ladder.timed = {{i32, {1 << 27}}};
-  ladder.rungs = {
-      {"memory", "an addition to memory for each number",
-       [](const Call& c) { run(c, memory, gpu::blocks_for("ladder", c.size(0), 256)); }},
-      {"block", "a table of the block's own, in shared memory", [](const Call& c) { stay(c, tables<1>); }},
-      {"warps", "a table for each warp: an eighth waits at each place",
-       [](const Call& c) { stay(c, tables<8>); }},
-      {"vectors", "16 bytes by one instruction, runs of equal numbers are one addition",
-       [](const Call& c) { stay(c, vectors); }}};
   return add(std::move(ladder));
 }();
 

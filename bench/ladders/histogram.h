@@ -14,8 +14,9 @@ inline constexpr int kValues = 256;
 
 inline Tensors counted(const Tensors& in) { return {bincount(in[0], std::nullopt, kValues)}; }
 
-/// The ladder but for its cases and rungs. Input x, i32; output counts, i64.
-inline Ladder described(DeviceType device) {
+/// The ladder but for its timed cases. Input x, i32; output counts, i64.
+inline Ladder described(DeviceType device, std::vector<Rung> rungs) {
+  for (Rung& rung : rungs) rung.dtypes = {i32};
   return {.name = "histogram",
           .what = "counts of 256 values among n numbers",
           .device = device,
@@ -30,7 +31,8 @@ inline Ladder described(DeviceType device) {
           },
           .plain = counted,
           .library = counted,
-          .library_name = "ct::bincount"};
+          .library_name = "ct::bincount",
+          .rungs = std::move(rungs)};
 }
 
 }  // namespace ct::ladder::histogram

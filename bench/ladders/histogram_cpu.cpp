@@ -54,11 +54,11 @@ void threads(const Call& c) {
 }
 
 const bool kAdded = [] {
-  Ladder ladder = described(DeviceType::cpu);
+  Ladder ladder =
+      described(DeviceType::cpu, {{"loops", "the definition: equal neighbours wait for one another", loops},
+                                  {"tables", "four tables: four additions under way", tables},
+                                  {"threads", "tables for each chunk", threads}});
   ladder.timed = {{i32, {1 << 25}}};
-  ladder.rungs = {{"loops", "the definition: equal neighbours wait for one another", loops},
-                  {"tables", "four tables: four additions under way", tables},
-                  {"threads", "tables for each chunk", threads}};
   return add(std::move(ladder));
 }();
 

@@ -82,20 +82,20 @@ void vectors_of(const Call& c, std::int64_t begin, std::int64_t end, float* dw, 
   for (std::int64_t row = begin; row < end; ++row) {
     const float *x = c.input<float>(0) + row * n, *g = c.input<float>(3) + row * n;
     V sum = 0, squares = 0, of_d = 0, of_dh = 0;
-    each_vector(n, [&](std::int64_t i, V::First first) { sum += V::load(x + i, first); });
+    each_vector(n, [&](std::int64_t i, auto first) { sum += V::load(x + i, first); });
     const V mean = total(sum) / count;
-    each_vector(n, [&](std::int64_t i, V::First first) {
-      const V off = V::load(x + i, first, mean) - mean;
+    each_vector(n, [&](std::int64_t i, auto first) {
+      const V off = load_or(x + i, first, mean) - mean;
       squares = fma(off, off, squares);
     });
     const V rstd = 1 / std::sqrt(total(squares) / count + kEps);
-    each_vector(n, [&](std::int64_t i, V::First first) {
+    each_vector(n, [&](std::int64_t i, auto first) {
       const V d = V::load(g + i, first) * V::load(w + i, first);
       of_d += d;
       of_dh = fma(d, (V::load(x + i, first) - mean) * rstd, of_dh);
     });
     const V shift = total(of_d) / count, along = total(of_dh) / count;
-    each_vector(n, [&](std::int64_t i, V::First first) {
+    each_vector(n, [&](std::int64_t i, auto first) {
       const V gg = V::load(g + i, first), h = (V::load(x + i, first) - mean) * rstd;
       (rstd * (gg * V::load(w + i, first) - shift - h * along))
           .store(c.output<float>(0) + row * n + i, first);

@@ -37,14 +37,14 @@ void vectors(const Call& c, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = c.input<float>(0) + row * n;
     V sum = 0, squares = 0;
-    each_vector(n, [&](std::int64_t i, V::First first) { sum += V::load(x + i, first); });
+    each_vector(n, [&](std::int64_t i, auto first) { sum += V::load(x + i, first); });
     const V mean = total(sum) / static_cast<float>(n);
-    each_vector(n, [&](std::int64_t i, V::First first) {
-      const V d = V::load(x + i, first, mean) - mean;
+    each_vector(n, [&](std::int64_t i, auto first) {
+      const V d = load_or(x + i, first, mean) - mean;
       squares = fma(d, d, squares);
     });
     const V scale = 1 / std::sqrt(total(squares) / static_cast<float>(n) + kEps);
-    each_vector(n, [&](std::int64_t i, V::First first) {
+    each_vector(n, [&](std::int64_t i, auto first) {
       const V h = (V::load(x + i, first) - mean) * scale;
       fma(h, V::load(w + i, first), V::load(b + i, first)).store(c.output<float>(0) + row * n + i, first);
     });

@@ -14,10 +14,17 @@ namespace ct::ladder {
 
 using V = simd::Vector<float>;
 
-/// Calls f(i, first) for each whole vector from element i on, and for a shorter last one.
+/// Calls f(i, first) for each whole vector from element i on, with simd::All, and for a shorter last one, with V::First.
 template <class F>
 CT_INLINE void each_vector(std::int64_t n, F f) {
-  for (std::int64_t i = 0; i < n; i += V::kSize) f(i, V::first(std::min<std::int64_t>(V::kSize, n - i)));
+  std::int64_t i = 0;
+  for (; i + V::kSize <= n; i += V::kSize) f(i, simd::All());
+  if (i < n) f(i, V::first(n - i));
+}
+/// A vector, in which the lanes that are not loaded are those of `otherwise`.
+CT_INLINE V load_or(const float* from, simd::All, V) { return V::load(from); }
+CT_INLINE V load_or(const float* from, V::First first, V otherwise) {
+  return V::load(from, first, otherwise);
 }
 CT_INLINE float total(V v) {
   return v.across([](V a, V b) { return a + b; });

@@ -114,9 +114,12 @@ class Judge:
                          "-o", thing, what=os.path.relpath(kernel, ROOT))
             self.compile("-no-pie", self.judges, thing, "-fsanitize=undefined", "-o", program, what="the program")
             try:
-                return subprocess.run([program], timeout=60, text=True, **options)
+                done = subprocess.run([program], timeout=60, text=True, **options)
             except subprocess.TimeoutExpired:
                 raise Wrong("the kernel has not ended within a minute: look for a loop that does not end") from None
+            if done.returncode < 0:
+                raise Wrong(f"the kernel was ended by signal {-done.returncode}: more than 64 KiB of local variables, or a division by zero")
+            return done
 
 
 def file_of(name, solved=False):

@@ -195,7 +195,7 @@ inline void touch(const void* pointer, std::size_t bytes, bool store, bool atomi
                   atomic,         at};
   for (std::size_t part = 0; part < bytes; part += 4) {
     Word& word = m.words[address + part];
-    if ((!store || atomic) && !word.known) fail(doing() + name() + ", which nobody has written");
+    if ((!store || atomic) && !word.known) fail(doing() + name() + ", which nobody has written yet");
     const Touch& before = word.written.races(now) || !store ? word.written : word.read;
     if (before.races(now))
       fail(doing() + name() + ", which another thread " + (&before == &word.read ? "reads" : "writes") +
