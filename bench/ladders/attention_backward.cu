@@ -124,54 +124,57 @@ __global__ void __launch_bounds__(256) statistics(Operands a, float2* of_row) {
   const float2 found = row_of(a, rows, rows + a.T);
   if (threadIdx.x == 0) of_row[blockIdx.y * a.T + blockIdx.x] = found;
 }
+// Four numbers of a sum at once: p times 16 bytes.
+__device__ void add_to(float4& sum, float p, const float* v) {
+  const float4 by = *reinterpret_cast<const float4*>(v);
+  sum.x += p * by.x, sum.y += p * by.y, sum.z += p * by.z, sum.w += p * by.w;
+}
+// Threads 8 row to 8 row + 7 have a row of the tile: four of its 32 products with the other tile, then 8 of its 64 channels.
 template <bool owns_keys>
 __global__ void __launch_bounds__(256) tiles(Operands a, const float2* of_row) {
-  constexpr int kPitch = D + 1;  // a column of the tile in 32 banks
-  __shared__ float own[2][32][kPitch], other[2][32][kPitch], p[32][33];
+  constexpr int kPitch = D + 4;  // eight neighbouring rows lie in different banks, 16 bytes of each
+  __shared__ __align__(16) float own[2][32][kPitch], other[2][32][kPitch];
+  __shared__ float p[32][33];
   const int row = threadIdx.x / 8, lane = threadIdx.x % 8, first = static_cast<int>(blockIdx.x) * 32;
   const long head = static_cast<long>(blockIdx.y) * a.T * D;
-  const float *const queries[2] = {a.q + head, a.g + head}, *const keys[2] = {a.k + head, a.v + head};
-  const auto fetch = [&](float(&to)[2][32][kPitch], const float* const(&from)[2], int begin) {
-    for (int i = threadIdx.x; i < 2 * 32 * D; i += 256) {
-      const int at = begin + i / D % 32;
-      to[i / (32 * D)][i / D % 32][i % D] = at < a.T ? from[i / (32 * D)][at * D + i % D] : 0;
+  const auto fetch = [&](float(*to)[32][kPitch], const float* low, const float* high, int begin) {
+    for (int i = threadIdx.x; i < 32 * D; i += 256) {
+      const int at = begin + i / D;
+      to[0][i / D][i % D] = at < a.T ? low[head + at * D + i % D] : 0;
+      to[1][i / D][i % D] = at < a.T ? high[head + at * D + i % D] : 0;
     }
   };
-  fetch(own, owns_keys ? keys : queries, first);
-  float sums[2][8] = {};  // dk and dv, or dq: numbers lane + 8 m of the row
+  fetch(own, owns_keys ? a.k : a.q, owns_keys ? a.v : a.g, first);
+  float4 sums[2][2] = {};  // dk and dv, or dq: channels 4 lane and 32 + 4 lane on
   for (int begin = 0; begin < a.T; begin += 32) {
-    __syncthreads();
-    fetch(other, owns_keys ? queries : keys, begin);
+    __syncthreads();  // the tile before has been used
+    fetch(other, owns_keys ? a.q : a.k, owns_keys ? a.g : a.v, begin);
     __syncthreads();
     float ds[4];
     for (int m = 0; m < 4; ++m) {
-      const int there = lane + 8 * m;
-      float s = 0, dp = 0;
-      for (int d = 0; d < D; ++d)
-        s += own[0][row][d] * other[0][there][d], dp += own[1][row][d] * other[1][there][d];
-      const int i = owns_keys ? begin + there : first + row;
+      const int there = lane + 8 * m, i = owns_keys ? begin + there : first + row;
       const bool inside = first + row < a.T && begin + there < a.T;
       const float2 kept = inside ? of_row[blockIdx.y * a.T + i] : float2{0, 0};
-      const float prob = inside ? expf(s / 8 - kept.x) : 0;
-      ds[m] = prob * (dp - kept.y) / 8;
+      const float prob = inside ? expf(dot(own[0][row], other[0][there]) / 8 - kept.x) : 0;
+      ds[m] = prob * (dot(own[1][row], other[1][there]) - kept.y) / 8;
       p[row][there] = prob;
     }
-    const auto add = [&](float(&sum)[8], int which) {
+    const auto add = [&](float4(&sum)[2], int which) {
       __syncwarp();  // a row's eight threads are of one warp
       for (int j = 0; j < 32; ++j)
-        for (int m = 0; m < 8; ++m) sum[m] += p[row][j] * other[which][j][lane + 8 * m];
+        for (int half = 0; half < 2; ++half)
+          add_to(sum[half], p[row][j], &other[which][j][32 * half + 4 * lane]);
       __syncwarp();
     };
     if (owns_keys) add(sums[1], 1);  // dv from p and g
-    __syncwarp();
     for (int m = 0; m < 4; ++m) p[row][lane + 8 * m] = ds[m];
     add(sums[0], 0);  // dk from ds and q, or dq from ds and k
   }
   if (first + row >= a.T) return;
-  for (int m = 0; m < 8; ++m) {
-    const long at = head + (first + row) * D + lane + 8 * m;
-    (owns_keys ? a.dk : a.dq)[at] = sums[0][m];
-    if (owns_keys) a.dv[at] = sums[1][m];
+  for (int half = 0; half < 2; ++half) {
+    const long at = head + (first + row) * D + 32 * half + 4 * lane;
+    *reinterpret_cast<float4*>((owns_keys ? a.dk : a.dq) + at) = sums[0][half];
+    if (owns_keys) *reinterpret_cast<float4*>(a.dv + at) = sums[1][half];
   }
 }
 void run_tiles(const Call& c) {

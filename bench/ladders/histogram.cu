@@ -81,7 +81,7 @@ const bool kAdded = [] {
         [](const Call& c) { stay(c, tables<8>); }},
        {"vectors", "16 bytes by one instruction, runs of equal numbers are one addition",
         [](const Call& c) { stay(c, vectors); }}});
-  ladder.timed = {{i32, {1 << 27}}};
+  ladder.timed = {{i32, {1 << 26}}};
   return add(std::move(ladder));
 }();
 

@@ -18,58 +18,46 @@ Operands operands(const Call& c) {
           c.output<float>(1), c.output<float>(2), c.size(0),         static_cast<int>(c.size(1))};
 }
 
-// Numbers of a thread's share of a row: column first + k step is its k-th, 0 behind the end.
-template <int kMost>
+// A thread's share of a row, four of its columns: t, t + 256, ... ; 0 behind the end. Sums are over the block.
 struct Share {
-  float h[kMost], g[kMost];
+  float h[4], g[4];
   float rstd, of_d, of_dh;
 
-  // `sum` adds up over all threads that share the row. Behind the end d and h are 0: w is asked for where there is one.
-  template <class Sum>
-  __device__ Share(const Operands& a, long row, int first, int step, Sum sum) {
+  __device__ Share(const Operands& a, long row) {
     float all = 0, squares = 0, d_sum = 0, dh_sum = 0;
-#pragma unroll
-    for (int k = 0; k < kMost; ++k) {
-      const int i = first + k * step;
+    for (int k = 0; k < 4; ++k) {
+      const int i = column(k);
       h[k] = i < a.n ? a.x[row * a.n + i] : 0;
       g[k] = i < a.n ? a.g[row * a.n + i] : 0;
       all += h[k];
     }
-    const float mean = sum(all) / a.n;
-#pragma unroll
-    for (int k = 0; k < kMost; ++k) {
-      h[k] = first + k * step < a.n ? h[k] - mean : 0;
+    const float mean = block_sum(all) / a.n;
+    for (int k = 0; k < 4; ++k) {
+      h[k] = column(k) < a.n ? h[k] - mean : 0;
       squares += h[k] * h[k];
     }
-    rstd = rsqrtf(sum(squares) / a.n + kEps);
-#pragma unroll
-    for (int k = 0; k < kMost; ++k) {
-      const float d = first + k * step < a.n ? g[k] * a.w[first + k * step] : 0;
+    rstd = rsqrtf(block_sum(squares) / a.n + kEps);
+    for (int k = 0; k < 4; ++k) {
+      const float d = column(k) < a.n ? g[k] * a.w[column(k)] : 0;
       h[k] *= rstd;
       d_sum += d, dh_sum += d * h[k];
     }
-    of_d = sum(d_sum) / a.n, of_dh = sum(dh_sum) / a.n;
+    of_d = block_sum(d_sum) / a.n, of_dh = block_sum(dh_sum) / a.n;
   }
-  __device__ void write_dx(const Operands& a, long row, int first, int step) const {
-#pragma unroll
-    for (int k = 0; k < kMost; ++k)
-      if (const int i = first + k * step; i < a.n)
+  static __device__ int column(int k) { return static_cast<int>(threadIdx.x) + 256 * k; }
+  __device__ void write_dx(const Operands& a, long row) const {
+    for (int k = 0; k < 4; ++k)
+      if (const int i = column(k); i < a.n)
         a.dx[row * a.n + i] = rstd * (g[k] * a.w[i] - of_d - h[k] * of_dh);
   }
-};
-struct OverBlock {
-  __device__ float operator()(float v) const { return block_sum(v); }
-};
-struct OverWarp {
-  __device__ float operator()(float v) const { return warp_sum(v); }
 };
 
 // Atomics: a block has a row, and adds its share of dw and db where they lie. x and g are read once, but each of 2 n places is
 // added to by every row, in the order of arrival: the bits are others in each run.
 __global__ void __launch_bounds__(256) atomics(Operands a) {
   const int t = threadIdx.x;
-  const Share<4> s(a, blockIdx.x, t, 256, OverBlock());
-  s.write_dx(a, blockIdx.x, t, 256);
+  const Share s(a, blockIdx.x);
+  s.write_dx(a, blockIdx.x);
   for (int k = 0; k < 4; ++k)
     if (t + 256 * k < a.n) {
       atomicAdd(&a.dw[t + 256 * k], s.g[k] * s.h[k]);
@@ -84,8 +72,8 @@ void run_atomics(const Call& c) {
 // Columns: dx first; then a block goes down 32 columns, its eight warps a row each, and adds in one order. The bits are fixed.
 // x and g are read twice, and 32 blocks are all there are for 1024 columns: most of the GPU has nothing to do.
 __global__ void __launch_bounds__(256) rows_alone(Operands a, float2* statistics) {
-  const Share<4> s(a, blockIdx.x, static_cast<int>(threadIdx.x), 256, OverBlock());
-  s.write_dx(a, blockIdx.x, static_cast<int>(threadIdx.x), 256);
+  const Share s(a, blockIdx.x);
+  s.write_dx(a, blockIdx.x);
   float sum = 0;
   for (int i = threadIdx.x; i < a.n; i += 256) sum += a.x[static_cast<long>(blockIdx.x) * a.n + i];
   sum = block_sum(sum);
@@ -142,14 +130,15 @@ void run_columns(const Call& c) { in_stages(c, 1); }
 void run_stages(const Call& c) { in_stages(c, 64); }
 
 // Once: a block stays and takes a row after the other; its thread adds what it has of dw and db to registers, four columns
-// each. x and g are read once. A block's sums go to memory at its end, as parts.
+// each. x and g are read once. A block's sums go to memory at its end, as parts. (A row for each warp, without barriers, was
+// measured to be no faster: 64 sums in registers leave room for one block on a multiprocessor.)
 constexpr int kBlocks = 512;
 __global__ void __launch_bounds__(256) once(Operands a, float* dw, float* db) {
   const int t = threadIdx.x;
   float of_w[4] = {}, of_b[4] = {};
   for (long row = blockIdx.x; row < a.rows; row += kBlocks) {
-    const Share<4> s(a, row, t, 256, OverBlock());
-    s.write_dx(a, row, t, 256);
+    const Share s(a, row);
+    s.write_dx(a, row);
     for (int k = 0; k < 4; ++k) of_w[k] += s.g[k] * s.h[k], of_b[k] += s.g[k];
   }
   for (int k = 0; k < 4; ++k)
@@ -157,38 +146,10 @@ __global__ void __launch_bounds__(256) once(Operands a, float* dw, float* db) {
       dw[static_cast<long>(blockIdx.x) * a.n + i] = of_w[k],
                                                db[static_cast<long>(blockIdx.x) * a.n + i] = of_b[k];
 }
-template <class Kernel>
-void in_parts(const Call& c, Kernel kernel) {
+void run_once(const Call& c) {
   const Tensor parts = scratch(2L * kBlocks * c.size(1));
-  launch256(kernel, dim3(kBlocks), operands(c), parts.data<float>(),
-            parts.data<float>() + kBlocks * c.size(1));
+  launch256(once, dim3(kBlocks), operands(c), parts.data<float>(), parts.data<float>() + kBlocks * c.size(1));
   run_join(c, parts, kBlocks);
-}
-
-// Warps: a row for each warp, whose sums are shuffles: of eight barriers a row none is left. The eight warps of a block join
-// their parts in shared memory, in their order, at the end.
-__global__ void __launch_bounds__(256) warps(Operands a, float* dw, float* db) {
-  __shared__ float parts[2][1024];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  float of_w[32] = {}, of_b[32] = {};
-  for (long row = blockIdx.x * 8L + warp; row < a.rows; row += kBlocks * 8) {
-    const Share<32> s(a, row, lane, 32, OverWarp());
-    s.write_dx(a, row, lane, 32);
-#pragma unroll
-    for (int k = 0; k < 32; ++k) of_w[k] += s.g[k] * s.h[k], of_b[k] += s.g[k];
-  }
-  for (int turn = 0; turn < 8; ++turn) {
-    if (turn == warp)
-#pragma unroll
-      for (int k = 0; k < 32; ++k) {
-        parts[0][lane + 32 * k] = (turn == 0 ? 0 : parts[0][lane + 32 * k]) + of_w[k];
-        parts[1][lane + 32 * k] = (turn == 0 ? 0 : parts[1][lane + 32 * k]) + of_b[k];
-      }
-    __syncthreads();
-  }
-  for (int i = threadIdx.x; i < a.n; i += 256)
-    dw[static_cast<long>(blockIdx.x) * a.n + i] = parts[0][i],
-                                             db[static_cast<long>(blockIdx.x) * a.n + i] = parts[1][i];
 }
 
 const bool kAdded = [] {
@@ -198,8 +159,7 @@ const bool kAdded = [] {
       {"atomics", "a block has a row; all add to dw and db in any order", run_atomics},
       {"columns", "dw and db down columns, in one order; x and g are read twice, by few blocks", run_columns},
       {"two-stages", "64 parts of the rows, joined in order: enough blocks", run_stages},
-      {"once", "blocks stay, dw and db in registers: one read", [](const Call& c) { in_parts(c, once); }},
-      {"warps", "a row for each warp: no barrier", [](const Call& c) { in_parts(c, warps); }}};
+      {"once", "blocks stay, dw and db in registers: one read", run_once}};
   ladder.runs = 5;
   return add(std::move(ladder));
 }();
