@@ -32,6 +32,8 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
     "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.book python3 "${PROJECT_SOURCE_DIR}/docs/book/book.py" check --build "${PROJECT_BINARY_DIR}"
     --compiler "${CMAKE_CXX_COMPILER}")
+  cotangent_script_test(check.exercises python3 "${PROJECT_SOURCE_DIR}/docs/book/exercise.py" check
+    --work "${PROJECT_BINARY_DIR}/exercises" --compiler "${CMAKE_CXX_COMPILER}")
   if(COTANGENT_PYTHON)  # whose environment ./ct fills
     cotangent_script_test(check.site "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/docs/site/site.py" check
       "${PROJECT_BINARY_DIR}/site")

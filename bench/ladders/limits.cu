@@ -31,11 +31,11 @@ struct Two {
   }
 };
 
+}  // namespace
+
 #if !COTANGENT_SM90A
 double tensor_core_work() { return 0; }
 #endif
-
-}  // namespace
 
 double gpu_limit_work(Unit unit, DType dtype) {
   if (unit == Unit::bytes) {

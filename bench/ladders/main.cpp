@@ -1,5 +1,6 @@
 #include <cotangent/cotangent.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +30,7 @@ const char* const kUsage =
     "  --write FILE  write tables between the file's lines <!-- ladder NAME DEVICE --> and <!-- /ladder -->, "
     "and\n"
     "                pictures beside it (bench/ladders/NAME.md)\n"
+    "  --diff        print the rungs, each as the difference to the one before (./ct ladder NAME --diff)\n"
     "  --spoil       change a number of each result before it is verified: fails where that is not noticed\n"
     "\n"
     "Ladders:\n";
@@ -86,6 +88,13 @@ Options parse(int argc, char** argv) {
 int climb(const Ladder& ladder, const Options& o) {
   CT_CHECK(o.rung <= static_cast<int>(ladder.rungs.size()), ct::ValueError, "ladder", "--rung is ", o.rung,
            "; ", ladder.name, " has the rungs 1 to ", ladder.rungs.size());
+  for (const Rung& rung : ladder.rungs) {  // one that takes none of the small cases would pass unseen
+    const auto taken = [&](const Case& of) {
+      return std::count(rung.dtypes.begin(), rung.dtypes.end(), of.dtype) > 0;
+    };
+    CT_CHECK(std::any_of(ladder.small.begin(), ladder.small.end(), taken), ct::ValueError, "ladder", "rung ",
+             rung.name, " of ", ladder.name, " takes none of the small cases' dtypes; give it one of them");
+  }
   int wrong = 0;
   for (const Case& of : ladder.small) wrong += verify(ladder, of, false, o.rung, o.spoil);
   if (o.verify) {

@@ -34,6 +34,10 @@ def gpu_architecture():
     return number and f"sm_{number[1]}{number[2]}{'a' if int(number[1]) >= 9 else ''}"
 
 
+def find_nvcc():
+    return shutil.which(os.environ.get("CUDACXX") or "nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+
+
 class Builder:
     """Compiles programs of one file against the library of a build tree."""
 
@@ -55,7 +59,7 @@ class Builder:
         self.libraries += shlex.split(libraries.group(1)) if libraries else []
         os.makedirs(os.path.join(self.work, "figures"), exist_ok=True)
 
-        self.nvcc = shutil.which(os.environ.get("CUDACXX") or "nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+        self.nvcc = find_nvcc()
         self.gpu = self.nvcc and "cudart" in " ".join(self.libraries) and gpu_architecture()
 
     def why_no_gpu(self):

@@ -18,7 +18,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(ROOT, "docs", "book")]
+sys.path[:0] = [HERE, os.path.join(ROOT, "docs", "book"), os.path.join(ROOT, "bench", "ladders")]
 lacks = [name for name in ("mkdocs", "latex2mathml") if not importlib.util.find_spec(name)] + ["doxygen"] * (not shutil.which("doxygen"))
 if lacks:
     print(f"skipped: {', '.join(lacks)} not installed (./ct site brings it)")
@@ -26,6 +26,7 @@ if lacks:
 import api  # noqa: E402
 import book  # noqa: E402
 import notation  # noqa: E402
+import rungs  # noqa: E402
 
 PRIVATE = re.compile(r"_(kernels|cpu|cuda|internal|plain|hopper)[_.]|^ops/engine/.*\.cuh$")
 LANGUAGES = {"cu": "cuda", "cuh": "cuda", "py": "python", "sh": "bash", "h": "cpp", "cpp": "cpp", "inc": "cpp", "cmake": "cmake"}
@@ -106,6 +107,17 @@ class Site:
             part = re.sub(r"^(?![-*|>#\s]|\d+\. )(.+)\n(?=[-*] |1\. )", r"\1\n\n", part, flags=re.M)  # a list interrupts a paragraph
             parts[n] = re.sub(r"^<!-- include (.*) -->\n", lambda m: self.excerpt(m, page), part, flags=re.M)
         return notation.translate("".join(parts))
+
+    def rung_by_rung(self, name):
+        """The code of a ladder's rungs: the first one whole, the others as what is different from the one before."""
+        text = ""
+        for device, path in rungs.files(name):
+            steps, file = rungs.differences(path), os.path.relpath(path, ROOT)
+            text += f"\n## Rung by rung, {device}\n\nFrom [{file}]({self.to(file, f'bench/ladders/{name}.md')}).\n" if steps else ""
+            for n, (rung, why, code, differs) in enumerate(steps, 1):
+                code = f"```{'diff' if differs else 'cpp'}\n{code.rstrip()}\n```"
+                text += f'\n??? note "{n}. {rung}: {why}"\n\n' + re.sub("^(?=.)", "    ", code, flags=re.M) + "\n"
+        return text
 
     # --- chapters ---
     def chapter(self, chapter, needs, others, usual):
@@ -206,6 +218,8 @@ class Site:
                 marked = self.markup(read(text), text)
                 if text == "docs/ops.md":
                     marked = re.sub(r"^\| (\w+) \| (?=[<`])", r"| [\1](../ops/op/\1.md) | ", marked, flags=re.M)
+                if ladder := re.fullmatch(r"bench/ladders/(\w+)\.md", text):
+                    marked += self.rung_by_rung(ladder[1])
                 self.write("about.md" if text == "README.md" else text, marked)
         rooms, folders = self.ops(entries), collections.defaultdict(list)
         for path in self.headers:
@@ -237,7 +251,9 @@ class Site:
             derived = [f if f.endswith("README.md") else {os.path.basename(f)[:-3] + ", derived": f} for f in among(f"{room}/[^/]*$")]
             ops.append({room.removeprefix("ops/"): derived + rooms[room]})
         return [{"Home": "index.md"},
-                {"Book": ["docs/book/README.md", *[f"docs/book/{c.name}.md" for c in chapters], {"mini.h": "docs/book/mini/README.md"}, {"Glossary": "docs/glossary.md"}]},
+                {"Book": ["docs/book/README.md", *[f"docs/book/{c.name}.md" for c in chapters],
+                          {"mini.h": "docs/book/mini/README.md"},
+                           {"Kernels to write": "docs/book/exercises/kernels/README.md"}, {"Glossary": "docs/glossary.md"}]},
                 {"Ladders": among("bench/ladders/")}, {"Ops": ops},
                 {"C++": [{folder: pages} for folder, pages in sorted(folders.items())]},
                 {"Python": ["docs/python.md", {"From PyTorch": "docs/pytorch.md"}, *[{n.split(".")[-1]: f"python/{n}.md"} for n in modules]]},
