@@ -19,7 +19,7 @@ There is no other C++ or Python in the book. Of a chapter the check wants: an ex
 and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
 nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those
 that say here what they say everywhere (EVERYDAY). The usual word for ours stands in brackets, in italics, and in docs/glossary.md.
-Numbers are compared to three digits.
+Numbers are compared to three digits. docs/book/appendix.md is written of all that (appendix.py).
 """
 import argparse
 import glob
@@ -29,6 +29,7 @@ import shutil
 import subprocess
 import sys
 
+import appendix
 from builder import BOOK, ROOT, Builder, Wrong, read, write
 
 # Words of the glossary that the book uses as everyone does.
@@ -330,6 +331,8 @@ def check(builder, options):
                 wrong.append(f"{chapter.name}.md: {error}")
     terms = 0
     try:
+        if options.chapter is None:
+            appendix.check(chapters(), options)
         terms = check_terms(chapters())
     except Wrong as error:
         wrong.append(str(error))

@@ -237,7 +237,7 @@ class Site:
             derived = [f if f.endswith("README.md") else {os.path.basename(f)[:-3] + ", derived": f} for f in among(f"{room}/[^/]*$")]
             ops.append({room.removeprefix("ops/"): derived + rooms[room]})
         return [{"Home": "index.md"},
-                {"Book": ["docs/book/README.md", *[f"docs/book/{c.name}.md" for c in chapters], {"Glossary": "docs/glossary.md"}]},
+                {"Book": ["docs/book/README.md", *[f"docs/book/{c.name}.md" for c in chapters], "docs/book/appendix.md", {"Glossary": "docs/glossary.md"}]},
                 {"Ladders": among("bench/ladders/")}, {"Ops": ops},
                 {"C++": [{folder: pages} for folder, pages in sorted(folders.items())]},
                 {"Python": ["docs/python.md", {"From PyTorch": "docs/pytorch.md"}, *[{n.split(".")[-1]: f"python/{n}.md"} for n in modules]]},

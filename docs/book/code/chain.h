@@ -14,7 +14,7 @@ class Chain {
  public:
   explicit Chain(int layers) : layers_(layers), dw(static_cast<std::size_t>(layers)) {}
 
-  /// What a layer is given, and keeps for its backward. Held as long as it lives.
+  /// Input of a layer, which its backward needs. Held as long as it lives.
   class Value {
    public:
     Value(Chain& chain, double x) : chain_(&chain), x_(x) { chain.hold(1); }

@@ -43,7 +43,7 @@ void check(std::uint64_t n) {
       near += static_cast<double>(step * 10 < n || step * 10 > 9 * n) / size;
       low += static_cast<double>(i < n / 2 && order[i] < n / 2) / size;
     }
-    // Of n drawn steps a share of 1 - 1/e is different, a fifth is short, and of the first half of the order half is of the first half.
+    // In n drawn steps a share of 1 - 1/e is different, a fifth is short, and of the first half of the order half is of the first half.
     const double slack = 4 / std::sqrt(size);
     book::claim(static_cast<double>(steps.size()) > 0.5 * size,
                 "from one to the next" + of + " it goes by many different steps");

@@ -10,7 +10,7 @@
 // "p of what is left" needs no division: the sum runs until it has top_p of the sum of all that are left. The token that crosses it
 // is in, so one is always left.
 // Why both? k = 40 is too many where one token is sure, and too few where hundreds fit. p adapts to that.
-// Whose loss is better? 3.2 for 4.4 bytes is 0.73 a byte, 1.05 bits; 1.0 a byte is 1.44 bits. Theirs.
+// The better loss: 3.2 for 4.4 bytes is 0.73 a byte, 1.05 bits; 1.0 a byte is 1.44 bits. Theirs.
 
 namespace answer {
 
