@@ -63,7 +63,7 @@ struct Attention : nn::Module {
 
 struct Model : nn::Module {
   nn::Embedding token = add("token", nn::Embedding(11, 32)), place = add("place", nn::Embedding(kLength, 32));
-  nn::LayerNorm norm_1 = add("norm_1", nn::LayerNorm({32})), norm_2 = add("norm_2", nn::LayerNorm({32}));
+  nn::LayerNorm norm_1 = add("norm_1", nn::LayerNorm(32)), norm_2 = add("norm_2", nn::LayerNorm(32));
   Attention attention = add("attention", Attention(32, 4));
   nn::Linear wide = add("wide", nn::Linear(32, 64)), narrow = add("narrow", nn::Linear(64, 32));
   nn::Linear head = add("head", nn::Linear(32, 10));
