@@ -22,6 +22,11 @@ def rows(text, heading):
     return [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\|(?!-)(.*)\|$", part, re.M)][1:]
 
 
+def short(chapter):
+    """Its number as others write it: 9, 9b."""
+    return chapter.number.lstrip("0") or "0"
+
+
 def title(chapter):
     return chapter.text.partition("\n")[0].removeprefix("# ")
 
@@ -41,7 +46,7 @@ def answers(book):
 def words(book):
     """Rows of the index: (word, what else it is called or means, where)."""
     glossary = read(os.path.join(ROOT, "docs", "glossary.md"))
-    names = {str(int(c.number)): c.name for c in book}
+    names = {short(c): c.name for c in book}
     others = {}
     for heading in "Words of processors", "Words of learning", "Words":  # the last has what others say
         for names_of, said, *_ in rows(glossary, heading):
@@ -65,13 +70,13 @@ def words(book):
                     place = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
                     key = word.lower() if word.lower() in others else word.lower().removesuffix("s")
                     defined.add(key)
-                    yield word, others.get(key, ""), f"[{int(c.number)}, {heading}]({c.name}.md#{place})"
+                    yield word, others.get(key, ""), f"[{short(c)}, {heading}]({c.name}.md#{place})"
     for theirs, ours, number in rows(glossary, "Others' words"):
-        found = re.match(r"\[?(\d+)", number)
+        found = re.match(r"\[?(\d+[a-z]?)", number)
         for word in re.split(", (?!of )", theirs):
             yield word, f"here: {ours}", chapter(found[1])
     for word, meaning in rows(glossary, "Words of processors"):
-        if (found := re.search(r"\(chapters? (\d+)[^()]*\)$", meaning)) and not defined & set(re.split(", ", word.lower())):
+        if (found := re.search(r"\(chapters? (\d+[a-z]?)[^()]*\)$", meaning)) and not defined & set(re.split(", ", word.lower())):
             yield word, others[word.split(",")[0].lower()], chapter(found[1])
 
 
@@ -81,7 +86,7 @@ def shown(book):
     for c in book:
         for file, place in re.findall(r"^<!-- include ([^\s:]+)(?:: (.*?))?(?: \.\. .*?)? -->$", c.text, re.M):
             if not file.startswith("docs/"):
-                found.setdefault(file, {}).setdefault(f"[{int(c.number)}]({c.name}.md)", None)
+                found.setdefault(file, {}).setdefault(f"[{short(c)}]({c.name}.md)", None)
     return sorted((file, ", ".join(places)) for file, places in found.items())
 
 
