@@ -7,6 +7,8 @@
 #include <vector>
 
 // Judges back() on chains of many lengths: gradients to the bit, the values that are held, and the layers that are computed.
+// wrong: first + (last - first + 1) / 2 ==> last - 1
+// wrong: (last - first + 1) / 2 ==> 1
 
 namespace {
 

@@ -11,6 +11,8 @@
 #include <vector>
 
 // Judges probabilities() by how often the library draws each token.
+// wrong: if (top_p < 1) keep_from(x); ==> if (top_p < 1) keep_from(std::nextafter(x, 9.0));
+// wrong: >= top_p * left ==> >= top_p
 
 namespace {
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 // Judges all_reduce() on a ring of 1 to 9 ranks: sums, the same bits everywhere, what each rank sends, and in how many rounds.
+// wrong: (add ? 0 : 1) ==> (add ? 0 : 2)
+// wrong: {true, false} ==> {true, true}
 
 namespace {
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 // Judges backward() of a depthwise convolution by the library's gradients, over sizes, strides and paddings.
+// wrong: dx[a] += g[c] * w[b] ==> dx[a] = g[c] * w[b]
+// wrong: dw[b] += g[c] * x[a] ==> dw[b] += g[c] * x[c % x.size()]
 
 namespace {
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 // Judges example(): each comes once, epochs and seeds differ, and an order looks drawn: neighbours, places, and first halves.
+// wrong: mixed(mixed(seed) + epoch) ==> mixed(mixed(seed) + epoch / 2)
+// wrong: } while (i >= n); ==> } while (false);\n  i %= n;
 
 namespace {
 
