@@ -17,10 +17,10 @@ What stands in a chapter's text before a block:
 A program for a GPU is compiled where there is nvcc, and runs where there is a GPU too; its sections and figures come
 into the text by "check --record-gpu" alone, and the first, "machine", says where and when that was.
 There is no other C++ or Python in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
-and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
+and an exercise, whose judge refuses the stub, takes the solution, and refuses it after each of its "wrong: THIS ==> THAT" lines. A word in bold is being defined: it occurs
 nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those
 that say here what they say everywhere (EVERYDAY). The usual word for ours stands in brackets, in italics, and in docs/glossary.md.
-Numbers are compared to three digits.
+Numbers are compared to three digits. docs/book/appendix.md is written of all that (appendix.py).
 """
 import argparse
 import glob
@@ -30,12 +30,15 @@ import shutil
 import subprocess
 import sys
 
+import appendix
 import mini
 from builder import BOOK, ROOT, Builder, Wrong, read, write
 
 # Words of the glossary that the book uses as everyone does.
 EVERYDAY = set("chunk draw edge fold formula map master needs packed peer plan pool records reference row rule sample "
                "seat tile turn twin vector version walk".split())
+# Exercises whose judges have no wrong answers yet.
+UNPROVEN = {"09b-timing", "11-products", "11b-tensor-cores", "11c-fuse"}
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
 
@@ -48,6 +51,16 @@ class Chapter:
         self.gpu_source = self.source[:-3] + "cu"  # not every chapter has one
         self.exercise = os.path.join(BOOK, "exercises", self.name.replace("-", "_") + ".cpp")
         self.answer = self.name.replace("-", "_") + ".h"  # in exercises/ and in solutions/
+
+    def wrong_answers(self):
+        """Solutions with a line "// wrong: THIS ==> THAT" of the judge applied, as texts."""
+        solution, out = read(os.path.join(BOOK, "solutions", self.answer)), []
+        for line in re.findall(r"^// wrong: (.*)$", read(self.exercise), re.M):
+            old, new = line.replace("\\n", "\n").split(" ==>")
+            if solution.count(old) != 1:
+                raise Wrong(f"{os.path.basename(self.exercise)}: \"{old}\" stands {solution.count(old)} times in the solution, not once")
+            out.append(solution.replace(old, new.removeprefix(" ")))
+        return out
 
     def gpu_names(self, function):
         """Names that the program for a GPU hands to book::section() or book::figure(), read from its source: known where it can't run."""
@@ -74,12 +87,17 @@ def short(chapter):
 
 
 def all_programs(builder, book):
-    """Every chapter's program and every exercise, with the stub and with the solution."""
+    """Every chapter's program and every exercise, with the stub, with the solution, and with wrong ones."""
     parts = {}
     for c in book:
         parts[f"chapter_{c.number}"] = [c.source]
         for folder in ("exercises", "solutions"):
             parts[f"{folder}_{c.number}"] = [os.path.join(BOOK, folder, c.answer), c.exercise]
+        for n, text in enumerate(c.wrong_answers()):
+            folder = os.path.join(builder.work, "wrong", str(n))
+            os.makedirs(folder, exist_ok=True)
+            write(os.path.join(folder, c.answer), text)
+            parts[f"wrong{n}_{c.number}"] = [os.path.join(folder, c.answer), c.exercise]
     return builder.program(builder.all_in_one(parts, "all.cpp"), "-Werror")
 
 
@@ -262,10 +280,14 @@ def check_chapter(chapter, builder, program, gpu_program, options):
 
 
 def check_exercise(chapter, builder, program):
-    for folder, wanted, says in (("exercises", 1, "takes the stub for an answer, or fails otherwise"),
-                                 ("solutions", 0, "refuses the solution")):
-        done = builder.run(program, f"{folder}_{chapter.number}", capture_output=True)
-        if done.returncode != wanted:
+    wrong = chapter.wrong_answers()
+    if len(wrong) < 2 and chapter.name not in UNPROVEN:
+        raise Wrong(f"its judge has {len(wrong)} \"wrong: THIS ==> THAT\" lines; two are wanted")
+    wanted = [("exercises", 1, "takes the stub for an answer, or fails otherwise"), ("solutions", 0, "refuses the solution")]
+    wanted += [(f"wrong{n}", 1, f"takes wrong answer {n + 1}, or fails otherwise") for n in range(len(wrong))]
+    for part, status, says in wanted:
+        done = builder.run(program, f"{part}_{chapter.number}", capture_output=True)
+        if done.returncode != status:
             raise Wrong(f"its exercise {says}:\n{done.stdout}{done.stderr}")
 
 
@@ -337,6 +359,8 @@ def check(builder, options):
                 wrong.append(f"{chapter.name}.md: {error}")
     terms = judges = answers = 0
     try:
+        if options.chapter is None:
+            appendix.check(chapters(), options)
         terms = check_terms(chapters())
         if options.chapter is None:
             judges, answers = mini.check(builder)
@@ -344,8 +368,8 @@ def check(builder, options):
         wrong.append(str(error))
     if wrong:
         raise Wrong("\n".join(wrong))
-    print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and take "
-          f"the solution, {terms} words are defined where they first stand")
+    print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and "
+          f"{sum(len(c.wrong_answers()) for c in book)} wrong answers and take the solution, {terms} words are defined where they first stand")
     if judges:
         print(f"mini.h: {judges} judges take the solution and refuse gaps and {answers} wrong answers")
     if on_gpu:

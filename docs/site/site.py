@@ -252,7 +252,8 @@ class Site:
             ops.append({room.removeprefix("ops/"): derived + rooms[room]})
         return [{"Home": "index.md"},
                 {"Book": ["docs/book/README.md", *[f"docs/book/{c.name}.md" for c in chapters],
-                          {"mini.h": "docs/book/mini/README.md"},
+                           {"mini.h": "docs/book/mini/README.md"},
+                           "docs/book/appendix.md",
                            {"Kernels to write": "docs/book/exercises/kernels/README.md"}, {"Glossary": "docs/glossary.md"}]},
                 {"Ladders": among("bench/ladders/")}, {"Ops": ops},
                 {"C++": [{folder: pages} for folder, pages in sorted(folders.items())]},

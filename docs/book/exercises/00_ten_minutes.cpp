@@ -5,6 +5,8 @@
 #include <00_ten_minutes.h>
 
 // Judges parameters_of() by modules of the library.
+// wrong: (hidden * out + out) ==> hidden * out
+// wrong: (in * hidden + hidden) ==> in * hidden
 
 namespace {
 

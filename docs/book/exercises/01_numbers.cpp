@@ -6,6 +6,8 @@
 #include <vector>
 
 // Judges careful_sum().
+// wrong: (next - total) - value ==> 0 * value
+// wrong: x[i] - lost ==> x[i] + lost
 
 namespace {
 

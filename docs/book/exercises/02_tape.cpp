@@ -5,6 +5,8 @@
 #include <cmath>
 
 // Judges sigmoid() and maximum(): their slopes against differences.
+// wrong: y * (1 - y)}} ==> 1 - y}}
+// wrong: {{larger.at, 1}} ==> {{a.at, 1}}
 
 namespace {
 

@@ -5,6 +5,8 @@
 #include <03_nodes.h>
 
 // Judges kept_by().
+// wrong: peek().nbytes() ==> peek().numel()
+// wrong: open.push_back(edge.node.get()); ==> if (seen.size() < 3) open.push_back(edge.node.get());
 
 namespace {
 

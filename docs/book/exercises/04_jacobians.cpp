@@ -6,6 +6,8 @@
 #include <vector>
 
 // Judges normalize_vjp() by central differences with a cotangent that has no symmetry.
+// wrong: (g[i] - mean - f.y[i] * along) ==> (g[i] - mean)
+// wrong:  / f.deviation); ==> );
 
 namespace {
 

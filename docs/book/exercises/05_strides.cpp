@@ -5,6 +5,8 @@
 #include <cmath>
 
 // Judges sum_to() by the adjoint test: <broadcast(x), g> = <x, sum_to(g)>.
+// wrong: right)] +=\n ==> right)] =\n
+// wrong: down = rows == 1 ? 0 : columns, ==> down = rows == 1 ? 0 : 1,
 
 namespace {
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 // Judges AdamW by ten steps of the library's.
+// wrong: 1 - lr * weight_decay; ==> 1 - weight_decay;
+// wrong: m[i] / (1 - std::pow(beta1, t)) ==> m[i]
 
 namespace {
 

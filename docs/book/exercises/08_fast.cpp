@@ -4,6 +4,8 @@
 #include <08_fast.h>
 
 // Judges transpose() by what it fetches through a cache of 64 lines.
+// wrong: side = 16 ==> side = 2
+// wrong: side = 16 ==> side = 4096
 
 namespace {
 

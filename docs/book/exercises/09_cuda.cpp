@@ -6,6 +6,8 @@
 #include <vector>
 
 // Judges element() by who takes what, and by the sectors that warps touch.
+// wrong: k * (who.blocks * who.threads) ==> k * who.threads
+// wrong: who.block * who.threads + who.thread ==> who.thread * who.blocks + who.block
 
 namespace {
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 // Judges scatter_add() with twenty orders of arrival of the same numbers.
+// wrong: std::pair(a.row, a.position) < std::pair(b.row, b.position) ==> a.row < b.row
+// wrong: float sum = 0; ==> double sum = 0;
 
 namespace {
 

@@ -6,6 +6,8 @@
 #include <vector>
 
 // Judges join(): the variance of a row far from 0, of parts joined in pairs and of parts joined one after the other.
+// wrong: d * d * a.count * share ==> d * d * share
+// wrong: a.mean + d * share ==> (a.mean + b.mean) / 2
 
 namespace {
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 // Judges join(): the keys of one query, cut at every place, must give what all of them give at once.
+// wrong: if (top == -INFINITY) return a; ==>
+// wrong: top = std::fmax(a.lse, b.lse) ==> top = 0
 
 namespace {
 

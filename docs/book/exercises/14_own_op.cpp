@@ -11,6 +11,8 @@
 #include <vector>
 
 // Judges forward(), backward() and rule() of swish as the library's ops are judged, and by a sum that is long.
+// wrong: sum += cotangent * at * at * s * (1 - s); ==> sum = C(T(sum + cotangent * at * at * s * (1 - s)));
+// wrong: (s + slope * x * ds) ==> s
 
 namespace {
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 // Judges finish() with training loops of four steps whose times are known, and with calls that catch one mistake each.
+// wrong: if (call.blocks) host = done.back(); ==>
+// wrong: std::max(host, stream[call.stream]) ==> host
 
 namespace {
 

@@ -9,6 +9,8 @@
 
 // Judges backward() by central differences, for formulas that were thought of and for formulas that were drawn, and counts
 // what it reads.
+// wrong: d[s.b] += cotangent * v[s.a]; ==> d[s.b] = cotangent * v[s.a];
+// wrong: (1 - y * y) ==> (1 - y)
 
 namespace {
 

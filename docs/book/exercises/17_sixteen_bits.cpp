@@ -10,6 +10,8 @@
 #include <vector>
 
 // Judges Scaler by the library's, over trainings in which some gradients do not fit.
+// wrong: scale_ /= 2;\n      good_ = 0; ==> scale_ /= 2;
+// wrong: std::isfinite(g) ==> !std::isinf(g)
 
 namespace {
 
