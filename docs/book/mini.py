@@ -87,7 +87,7 @@ def verdicts(builder, parts):
     folders = {part: with_piece(builder, part, *of) for part, of in parts.items()}
     files = {part: [os.path.join(folder, "mini.h"), judge_of(parts[part][0])] for part, folder in folders.items()}
     try:
-        program = builder.program(builder.all_in_one(files, "pieces.cpp"))
+        program = builder.program(builder.all_in_one(files, "pieces.cpp"), "-D_GLIBCXX_ASSERTIONS")
     except Wrong as error:
         if len(parts) == 1:
             return {part: (False, "does not compile: " + next(iter(re.findall(r"error: (.*)", str(error))), "")) for part in parts}

@@ -16,7 +16,7 @@ void product(Size m, Size n, Size k, const A& a, const B& b, const C& c) {
     for (Size p = 0; p < k; ++p)
       for (Size j = 0; j < columns; ++j) panel_b[p * kColumns + j] = b(p, j0 + j);
     for (Size i0 = 0; i0 < m; i0 += kRows) {
-      const Real *x = &panel_a[i0 * k], *y = panel_b.data();
+      const Real *x = panel_a.data() + i0 * k, *y = panel_b.data();
       Real tile[kRows][kColumns] = {};
       for (Size p = 0; p < k; ++p, x += kRows, y += kColumns)
 #pragma GCC unroll 8  // each sum then has a register, which a loop over them could not name
