@@ -14,7 +14,7 @@
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/base/per_thread.h>
 #include <cotangent/core/device/recording.h>
-#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/walk/calls.h>
 
 // Going back. Three facts make the engine small:
 //   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a

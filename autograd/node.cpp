@@ -1,9 +1,7 @@
 #include <cotangent/autograd/node.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>

@@ -21,6 +21,7 @@ set_source_files_properties(bench/norms_gpu.cpp bench/ops_gpu.cpp bench/vision.c
 set_target_properties(ct_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 cotangent_executable(ct_bench)
 cotangent_speed_flags(ct_bench "${COTANGENT_HERE_FLAG}")
+target_compile_options(ct_bench PRIVATE ${COTANGENT_BENCH_OPTIONS})
 target_link_libraries(ct_bench PRIVATE ${COTANGENT_INSIDES} benchmark::benchmark Threads::Threads ${CMAKE_DL_LIBS})
 # Eigen, as a peer, has threads by OpenMP alone; g++ 12 takes its AVX-512 for uninitialised.
 set(_peer_options "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")

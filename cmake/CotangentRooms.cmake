@@ -207,12 +207,12 @@ foreach(_file IN LISTS _kernel_files)
         string(APPEND _text "namespace ${_space} {\nextern const ${_type} ${_table};\n}\n")
         string(APPEND _list "&${_space}::${_table}, ")
       endforeach()
-      string(APPEND _text "namespace kernel_tables {\nextern const Tables<${_type}> ${_table};\n"
-                          "const Tables<${_type}> ${_table} = {${_list}};\n}\n")
+      string(APPEND _text "namespace kernel_tables {\nextern const ${_type}* const ${_table}[];\n"
+                          "const ${_type}* const ${_table}[] = {${_list}};\n}\n")
     endforeach()
     set(_path "${PROJECT_BINARY_DIR}/generated/${_variant}/${_name}_tables.cpp")
-    cotangent_generate("${_path}" "// Generated from ${_file}, and its like for other devices.
-#include <cotangent/core/device/kernel_tables.h>
+    cotangent_generate("${_path}" "// Generated from ${_file}, and its like for other devices. Tables<T> of core/device/kernel_tables.h, which is not
+// included: parsing it would take the whole time of this file.
 
 namespace ct {
 ${_text}}  // namespace ct

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <unordered_map>
 #include <unordered_set>
 
 #include <cotangent/autograd/grad_mode.h>

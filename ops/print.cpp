@@ -7,7 +7,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/copy/concat.h>
-#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/walk/calls.h>
 
 // Tensors as text, in the layout that PyTorch made familiar: columns aligned on the widest value shown, four
 // decimals, scientific notation where the values span too much, "..." in place of the middle of long axes.

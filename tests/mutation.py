@@ -400,9 +400,9 @@ FAULTS = [
      "the plain gradient lacks the root's factor 1 / 2", "g / (2 * y)", "g / y"),
     # Rules, from which gradients of gradients are made.
     ("softmax", "ops/softmax/softmax.cpp", None, "the rule forgets y in its sum",
-     "y * (g - sum(g * y, axis, true))", "y * (g - sum(g, axis, true))"),
+     "y.mul(g.sub(g.mul(y).sum(axis, true)))", "y.mul(g.sub(g.sum(axis, true)))"),
     ("log_softmax", "ops/softmax/softmax.cpp", None, "the rule does not sum the cotangents",
-     "g - exp(y) * sum(g, axis, true)", "g - exp(y) * g"),
+     "g.sub(y.exp().mul(g.sum(axis, true)))", "g.sub(y.exp().mul(g))"),
     ("layer_norm", "ops/normalization/normalization.cpp", None, "the rule lacks the part along the normalized rows",
      "h - n * rules::row_mean(h * n, attrs.axes)", "h"),
     ("matmul", "ops/matmul/matmul.cpp", None, "the rule cuts a's gradient off from y's",

@@ -4,7 +4,6 @@
 
 #include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/core/memory/cpu_allocator_internal.h>
-#include <cotangent/core/memory/memory.h>
 
 namespace ct {
 

@@ -4,7 +4,6 @@
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/inline_vector.h>
-#include <cotangent/core/device/stream.h>
 #include <cotangent/core/op/op_def.h>
 
 namespace ct {

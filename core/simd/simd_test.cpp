@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include <cotangent/core/simd/add_wide.h>
 #include <cotangent/core/simd/exp.h>
 #include <cotangent/core/simd/shuffle.h>
 

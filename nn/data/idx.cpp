@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <optional>
-#include <vector>
 
 #include <unistd.h>
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
-#include <vector>
 
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/npy_internal.h>

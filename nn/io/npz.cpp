@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <cstring>
 #include <initializer_list>
-#include <limits>
 #include <vector>
 
 #include <cotangent/nn/io/npy_internal.h>

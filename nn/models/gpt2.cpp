@@ -7,7 +7,7 @@
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/nn/models/recompute_block_internal.h>
+#include <cotangent/nn/models/run_blocks_internal.h>
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/elementwise/binary.h>
 
@@ -120,18 +120,8 @@ void Gpt2::reset_parameters() {
 Tensor Gpt2::hidden(const Tensor& tokens, KvCache* cache) const {
   check_tokens("gpt2", tokens, cache);
   const std::int64_t past = cache ? cache->length() : 0, length = tokens.size(1);
-  Tensor x = drop_(wte_(tokens) + wpe_.weight()->narrow(0, past, length)), y;
-  for (std::size_t i = 0; i < h_.size(); ++i) {
-    const Gpt2Block& block = h_[i];
-    if (config_.recompute && !cache) {
-      const auto next = recompute_block(
-          [block](const Tensor& x, const Tensor& y) { return block.forward(x, y, nullptr, 0); }, x, y);
-      x = next[0], y = next[1];
-      continue;
-    }
-    auto next = block.forward(x, y, cache, static_cast<std::int64_t>(i));
-    x = next[0], y = next[1];
-  }
+  const auto [x, y] =
+      run_blocks(h_, drop_(wte_(tokens) + wpe_.weight()->narrow(0, past, length)), cache, config_.recompute);
   if (cache) cache->advance(length);
   return y.defined() ? ln_f_.add_forward(y, x)[0] : ln_f_(x);
 }

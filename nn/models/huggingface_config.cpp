@@ -1,7 +1,5 @@
 #include <cmath>
 #include <initializer_list>
-#include <limits>
-#include <string_view>
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/printable.h>

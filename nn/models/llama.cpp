@@ -5,7 +5,7 @@
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/nn/models/recompute_block_internal.h>
+#include <cotangent/nn/models/run_blocks_internal.h>
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/gated.h>
@@ -153,21 +153,7 @@ Tensor Llama::hidden(const Tensor& tokens, KvCache* cache) const {
   const std::int64_t past = cache ? cache->length() : 0, length = tokens.size(1);
   // Made anew: max_position_embeddings may be far more than any text has.
   const Tensor positions = arange(past, past + length, 1, {.dtype = i64, .device = tokens.device()});
-  Tensor x = embed_tokens_(tokens), y;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const LlamaBlock& block = layers_[i];
-    if (config_.recompute && !cache) {
-      const auto next = recompute_block(
-          [block, positions](const Tensor& x, const Tensor& y) {
-            return block.forward(x, y, positions, nullptr, 0);
-          },
-          x, y);
-      x = next[0], y = next[1];
-      continue;
-    }
-    auto next = block.forward(x, y, positions, cache, static_cast<std::int64_t>(i));
-    x = next[0], y = next[1];
-  }
+  const auto [x, y] = run_blocks(layers_, embed_tokens_(tokens), cache, config_.recompute, positions);
   if (cache) cache->advance(length);
   return y.defined() ? norm_.add_forward(y, x)[0] : norm_(x);
 }

@@ -5,7 +5,6 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/device/recording.h>
-#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/update/update_internal.h>

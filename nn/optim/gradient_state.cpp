@@ -5,7 +5,6 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/printable.h>
-#include <cotangent/ops/copy/copy.h>
 
 namespace ct::optim {
 

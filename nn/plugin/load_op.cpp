@@ -1,7 +1,6 @@
 #include <cotangent/nn/plugin/load_op.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>

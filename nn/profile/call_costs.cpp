@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include <cotangent/core/op/op_def.h>

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/printable.h>

@@ -8,7 +8,7 @@
 
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/memory/scratch_internal.h>
-#include <cotangent/core/simd/exp.h>
+#include <cotangent/core/simd/exp_nonpositive.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/engine/gemm/pack_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>

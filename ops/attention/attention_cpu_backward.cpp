@@ -1,7 +1,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/attention/attention_cpu.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/gemm/plan_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
 

@@ -1,7 +1,6 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/attention/mma/attention.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
-#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/attention/attention_backward_internal.cuh>
 #include <cotangent/ops/attention/attention_tiles_internal.cuh>
 

@@ -3,7 +3,7 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/attention/attention_plain.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 // The plain kernels: every head by attention_plain.h, some of its queries at a time, so that no whole matrix of scores is

@@ -1,7 +1,5 @@
 #include <cotangent/ops/convolution/convolution.h>
 
-#include <string>
-
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 #include <cotangent/ops/convolution/window_internal.h>

@@ -5,6 +5,7 @@
 
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/memory/scratch_internal.h>
+#include <cotangent/core/simd/copy.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 #include <cotangent/ops/convolution/parts_cpu.h>

@@ -117,12 +117,10 @@ void gradient_rule(const Backward& b);
 constexpr InputDef kMaxInputs[] = {{.name = "x", .needs = "indices", .contiguous = true}};
 constexpr OutputDef kMaxOutputs[] = {{.name = "y", .contiguous = true},
                                      {.name = "indices", .gradient = false}};
-constexpr InputDef kInputs[] = {
-    {.name = "x", .needs = "indices", .contiguous = true},
-    {.name = "indices", .gradient = false, .optional = true, .any_dtype = true, .contiguous = true}};
-constexpr InputDef kGradientInputs[] = {
-    {.name = "g", .needs = "indices", .contiguous = true},
-    {.name = "indices", .gradient = false, .optional = true, .any_dtype = true, .contiguous = true}};
+constexpr InputDef kIndices = {
+    .name = "indices", .gradient = false, .optional = true, .any_dtype = true, .contiguous = true};
+constexpr InputDef kInputs[] = {kMaxInputs[0], kIndices};
+constexpr InputDef kGradientInputs[] = {{.name = "g", .needs = "indices", .contiguous = true}, kIndices};
 constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, kernel.height),     CT_ATTRIBUTE(Attrs, kernel.width),
@@ -133,39 +131,25 @@ constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, adaptive),          CT_ATTRIBUTE(Attrs, ceil_mode),
     CT_ATTRIBUTE(Attrs, count_include_pad), CT_ATTRIBUTE(Attrs, divisor_override)};
 
-constexpr OpDef k_max_pool2d = checked({
-    .name = "max_pool2d",
-    .formula = "y[p] = max of x in window p",
-    .inputs = kMaxInputs,
-    .outputs = kMaxOutputs,
-    .attributes = kAttributes,
-    .infer = infer_max,
-    .kernels = &kernel_tables::pooling,
-    .rule = max_rule,
-    .flops_each = 1,
-});
-constexpr OpDef k_avg_pool2d = checked({
-    .name = "avg_pool2d",
-    .formula = "y[p] = mean of x in window p, or x[indices[p]]",
-    .inputs = kInputs,
-    .outputs = kOutputs,
-    .attributes = kAttributes,
-    .infer = infer_average,
-    .kernels = &kernel_tables::pooling,
-    .rule = average_rule,
-    .flops_each = 1,
-});
-constexpr OpDef k_pool2d_gradient = checked({
-    .name = "pool2d_gradient",
-    .formula = "y[a] = sum_p [a in window p] g[p] / n_p, or [indices[p] = a] g[p]",
-    .inputs = kGradientInputs,
-    .outputs = kOutputs,
-    .attributes = kAttributes,
-    .infer = infer_gradient,
-    .kernels = &kernel_tables::pooling,
-    .rule = gradient_rule,
-    .flops_each = 1,
-});
+consteval OpDef define(const char* name, const char* formula, std::span<const InputDef> inputs,
+                       std::span<const OutputDef> outputs, InferFn infer, BackwardFn rule) {
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = inputs,
+                  .outputs = outputs,
+                  .attributes = kAttributes,
+                  .infer = infer,
+                  .kernels = &kernel_tables::pooling,
+                  .rule = rule,
+                  .flops_each = 1});
+}
+constexpr OpDef k_max_pool2d =
+    define("max_pool2d", "y[p] = max of x in window p", kMaxInputs, kMaxOutputs, infer_max, max_rule);
+constexpr OpDef k_avg_pool2d = define("avg_pool2d", "y[p] = mean of x in window p, or x[indices[p]]", kInputs,
+                                      kOutputs, infer_average, average_rule);
+constexpr OpDef k_pool2d_gradient =
+    define("pool2d_gradient", "y[a] = sum_p [a in window p] g[p] / n_p, or [indices[p] = a] g[p]",
+           kGradientInputs, kOutputs, infer_gradient, gradient_rule);
 
 void max_rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, dispatch(k_pool2d_gradient, {b.grad(), b.out(1)}, with_size(b)));

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/simd/copy.h>
 #include <cotangent/core/simd/shuffle.h>
 #include <cotangent/ops/convolution/pooling_internal.h>
 

@@ -11,6 +11,7 @@
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/copy/copy_internal.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/engine/walk/calls.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {

@@ -9,6 +9,7 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/device/stream.h>
 #include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/engine/walk/calls.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 #include "tests/catch.h"

@@ -14,6 +14,7 @@
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/engine/random/fill.h>
 #include <cotangent/ops/engine/random/with_draw.h>
+#include <cotangent/ops/engine/walk/calls.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {

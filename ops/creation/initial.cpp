@@ -7,7 +7,6 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/creation/initial_internal.h>
 #include <cotangent/ops/matmul/matmul.h>
-#include <cotangent/ops/view/view.h>
 
 namespace ct {
 namespace {

@@ -37,44 +37,13 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
   return AutocastPolicy::promote;
 }
 
-// Whether an op has a gradient is said by the table it stands in, not by whether a kernel was given: one
+// Whether an op has a gradient, or is a truth value, is said by the table it stands in, not by whether a kernel was given: one
 // without its backward must not build.
-enum class Kind { function, predicate, bitwise };
-
-consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSet types,
+consteval OpDef define(bool truth, const char* name, const char* formula, DTypeSet types,
                        std::span<const InputDef> inputs, const KernelTables* kernels, BackwardFn rule) {
-  const bool predicate = kind == Kind::predicate;
-  return checked({.name = name,
-                  .formula = formula,
-                  .inputs = inputs,
-                  .outputs = predicate ? kTruth : kY,
-                  .attributes = named_parameters(formula),
-                  .infer = predicate ? infer_predicate : infer_broadcast,
-                  .kernels = kernels,
-                  .rule = rule,
-                  .promotes = true,
-                  .int_to_float = types == floats,
-                  .autocast = autocast_policy(name),
-                  .dtypes = types,
-                  .flops_each = 1});
+  return define_row(name, formula, types, inputs, truth, truth ? infer_predicate : infer_broadcast, kernels,
+                    rule, autocast_policy(name), true);
 }
-consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, DTypeSet types, Saved saved,
-                              const KernelTables* kernels, BackwardFn rule) {
-  const bool predicate = kind == Kind::predicate;
-  return checked({.name = name,
-                  .formula = formula,
-                  .inputs = predicate ? kXWithoutGradient : unary_inputs(saved),
-                  .outputs = predicate ? kTruth : kY,
-                  .attributes = named_parameters(formula),
-                  .infer = predicate ? infer_unary_predicate : infer_unary,
-                  .kernels = kernels,
-                  .rule = rule,
-                  .int_to_float = types == floats,
-                  .autocast = autocast_policy(name),
-                  .dtypes = types,
-                  .flops_each = 1});
-}
-
 }  // namespace
 
 // The records of the operands, by what a table's `saves` columns say.
@@ -97,28 +66,30 @@ constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false
 #include <cotangent/ops/elementwise/binary_table.inc>
 }  // namespace
 
-#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                \
-  extern constexpr OpDef k_##name =                                                       \
-      define(Kind::function, #name, text, types, k_##name##_inputs, &kernel_tables::name, \
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)       \
+  extern constexpr OpDef k_##name =                                              \
+      define(false, #name, text, types, k_##name##_inputs, &kernel_tables::name, \
              operands_rule<formulas::name##_da, formulas::name##_db>);
 #define CT_PREDICATE(name, text, types, samples, y) \
   extern constexpr OpDef k_##name =                 \
-      define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
+      define(true, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
 #define CT_BITWISE(name, text, types, samples, y) \
   extern constexpr OpDef k_##name =               \
-      define(Kind::bitwise, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
-#define CT_TERNARY(name, text, types, saves_a, saves_b, saves_c, samples, y, da, db, dc)  \
-  extern constexpr OpDef k_##name =                                                       \
-      define(Kind::function, #name, text, types, k_##name##_inputs, &kernel_tables::name, \
+      define(false, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
+#define CT_TERNARY(name, text, types, saves_a, saves_b, saves_c, samples, y, da, db, dc) \
+  extern constexpr OpDef k_##name =                                                      \
+      define(false, #name, text, types, k_##name##_inputs, &kernel_tables::name,         \
              operands_rule<formulas::name##_da, formulas::name##_db, formulas::name##_dc>);
 #include <cotangent/ops/elementwise/binary_table.inc>
 
-#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                         \
-  extern constexpr OpDef k_##name = define_scalar(Kind::function, #name, text, types, Saved::saved, \
-                                                  &kernel_tables::name, unary_rule<formulas::name##_dx>);
-#define CT_SCALAR_PREDICATE(name, text, types, samples, y) \
-  extern constexpr OpDef k_##name =                        \
-      define_scalar(Kind::predicate, #name, text, types, Saved::none, &kernel_tables::name, nullptr);
+#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                                \
+  extern constexpr OpDef k_##name =                                                                        \
+      define_row(#name, text, types, unary_inputs(Saved::saved), false, infer_unary, &kernel_tables::name, \
+                 unary_rule<formulas::name##_dx>, autocast_policy(#name), false);
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y)                                                 \
+  extern constexpr OpDef k_##name =                                                                        \
+      define_row(#name, text, types, kXWithoutGradient, true, infer_unary_predicate, &kernel_tables::name, \
+                 nullptr, autocast_policy(#name), false);
 #include <cotangent/ops/elementwise/scalar_table.inc>
 
 namespace {

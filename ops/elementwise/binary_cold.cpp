@@ -1,5 +1,3 @@
-#include <string_view>
-
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>

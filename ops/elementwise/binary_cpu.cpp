@@ -1,6 +1,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/binary_formulas_internal.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 
 // Every kernel of the two tables for the CPU (ops/engine/map/map_cpu.h says how they run).
 

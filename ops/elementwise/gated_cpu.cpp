@@ -1,5 +1,6 @@
 #include <cotangent/ops/elementwise/gated_formulas_internal.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 
 // Gated activations are elementwise formulas, backward one with two results; nothing here but their instances.
 

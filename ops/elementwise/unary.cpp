@@ -29,28 +29,13 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
   return AutocastPolicy::promote;
 }
 
-consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved,
-                       const KernelTables* kernels, BackwardFn rule) {
-  return checked({.name = name,
-                  .formula = formula,
-                  .inputs = unary_inputs(saved),
-                  .outputs = kY,
-                  .attributes = named_parameters(formula),
-                  .infer = infer_unary,
-                  .kernels = kernels,
-                  .rule = rule,
-                  .int_to_float = types == floats,
-                  .autocast = autocast_policy(name),
-                  .dtypes = types,
-                  .flops_each = 1});
-}
-
 }  // namespace
 
 namespace unary {
-#define CT_UNARY(name, text, types, saved, samples, y, dx) \
-  extern constexpr OpDef k_##name =                        \
-      define(#name, text, types, Saved::saved, &kernel_tables::name, unary_rule<formulas::name##_dx>);
+#define CT_UNARY(name, text, types, saved, samples, y, dx)                                                 \
+  extern constexpr OpDef k_##name =                                                                        \
+      define_row(#name, text, types, unary_inputs(Saved::saved), false, infer_unary, &kernel_tables::name, \
+                 unary_rule<formulas::name##_dx>, autocast_policy(#name), false);
 #include <cotangent/ops/elementwise/unary_table.inc>
 }  // namespace unary
 

@@ -1,6 +1,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/unary_formulas_internal.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 
 // Every kernel of the table for the CPU: the formulas run over vectors of f32, f64 and i64
 // (ops/engine/map/map_cpu.h).

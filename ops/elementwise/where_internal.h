@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cotangent/core/op/op_def.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/map/formulas.h>
 #include <cotangent/ops/engine/map/map.h>
 

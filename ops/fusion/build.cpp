@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <cotangent/core/base/error.h>

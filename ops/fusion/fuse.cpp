@@ -1,7 +1,6 @@
 #include <cotangent/ops/fusion/fuse.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <optional>
 
@@ -11,7 +10,7 @@
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/fusion/known_internal.h>
 
 namespace ct {

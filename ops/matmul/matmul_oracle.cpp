@@ -1,4 +1,3 @@
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/matmul/matmul_plain.h>
 

@@ -9,7 +9,7 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/normalization/batch_norm_internal.h>
 #include <cotangent/ops/normalization/layer_norm.h>

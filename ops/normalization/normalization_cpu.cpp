@@ -1,6 +1,8 @@
 #include <cotangent/ops/normalization/normalization_cpu.h>
 
 #include <cotangent/core/memory/scratch_internal.h>
+#include <cotangent/ops/engine/rows/operands_cpu.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 // How rows are given to threads, and what they have in common: nothing here depends on the types of a call.
 

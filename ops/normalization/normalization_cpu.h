@@ -5,8 +5,8 @@
 
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
+#include <cotangent/ops/engine/rows/fold_vectors_cpu.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
 
 // layer_norm and rms_norm on the CPU. A row is worked on in the cache, in whole vectors: its mean, its

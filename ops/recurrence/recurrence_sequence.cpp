@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/reduce/kinds_internal.h>

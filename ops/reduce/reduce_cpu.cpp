@@ -1,5 +1,6 @@
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/fold/order_folds_cpu.h>
+#include <cotangent/ops/engine/fold/product_fold_cpu.h>
 #include <cotangent/ops/engine/fold/statistic_folds_cpu.h>
 #include <cotangent/ops/reduce/kinds_internal.h>
 

@@ -1,7 +1,6 @@
 #include <cotangent/ops/rotary/rotary_embedding.h>
 
 #include <cmath>
-#include <memory>
 
 #include <cotangent/core/base/per_thread.h>
 #include <cotangent/core/op/registry.h>

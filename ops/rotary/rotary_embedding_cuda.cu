@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>

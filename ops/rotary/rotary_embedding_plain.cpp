@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include <cotangent/ops/rotary/rotary_embedding_internal.h>
 #include <cotangent/ops/rotary/rotary_embedding_plain.h>
 

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <utility>
 
 #include <cotangent/autograd/grad_mode.h>

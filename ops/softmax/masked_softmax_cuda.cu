@@ -1,5 +1,4 @@
-#include <cotangent/ops/engine/fold/sum_to.h>
-#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/softmax/masked_softmax_internal.h>
 #include <cotangent/ops/engine/rows/additive_mask.cuh>
 #include <cotangent/ops/softmax/rows.cuh>

@@ -1,6 +1,5 @@
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/rows/additive_mask_cpu.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/softmax/masked_softmax_internal.h>
 #include <cotangent/ops/softmax/masked_softmax_plain.h>
 

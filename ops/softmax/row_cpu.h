@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/core/simd/exp.h>
+#include <cotangent/core/simd/exp_nonpositive.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
 
 // The softmax of one row on the CPU. For the kernels of softmax and masked_softmax.

@@ -2,9 +2,6 @@
 
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/softmax/softmax_internal.h>
 
 namespace ct {
@@ -24,11 +21,11 @@ void rule(const Backward& b) {
   if (!b.needs(0)) return;
   const Dims axis{b.attrs<Attrs>().axis};
   const Tensor &g = b.grad(), &y = b.out();
-  if (b.in_meta(0).shape.empty()) return b.set_grad_in(0, 0 * g);  // one element: y does not change
+  if (b.in_meta(0).shape.empty()) return b.set_grad_in(0, g.mul(0));  // one element: y does not change
   if constexpr (logarithm) {
-    b.set_grad_in(0, g - exp(y) * sum(g, axis, true));
+    b.set_grad_in(0, g.sub(y.exp().mul(g.sum(axis, true))));  // g - e^y sum(g)
   } else {
-    b.set_grad_in(0, y * (g - sum(g * y, axis, true)));
+    b.set_grad_in(0, y.mul(g.sub(g.mul(y).sum(axis, true))));  // y (g - sum(g y))
   }
 }
 

@@ -1,3 +1,4 @@
+#include <cotangent/core/cuda/block_rank.h>
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>

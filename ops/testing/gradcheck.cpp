@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>

@@ -6,10 +6,7 @@
 
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/device/index_error.h>
-#include <cotangent/core/memory/memory.h>
-#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/view/view_defs_internal.h>

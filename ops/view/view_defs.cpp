@@ -8,7 +8,7 @@
 #include <cotangent/ops/copy/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/rules_internal.h>

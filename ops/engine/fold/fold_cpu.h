@@ -9,9 +9,9 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
-#include <cotangent/ops/engine/rows/blocks_cpu.h>
+#include <cotangent/ops/engine/rows/operands_cpu.h>
 
-// The CPU half of every reduction: walks a Plan and leaves the arithmetic to a fold (engine/fold/folds_cpu.h).
+// The CPU half of every reduction: walks a Plan and leaves the arithmetic to a fold (engine/fold/sum_fold_cpu.h is the simplest).
 //
 // Elements are read in blocks (engine/rows/blocks_cpu.h), converted to float, double or int64, so that folds exist for these
 // alone. A fold has

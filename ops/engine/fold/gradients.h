@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <cotangent/core/base/export.h>
+#include <cotangent/ops/engine/fold/products.h>
 #include <cotangent/ops/engine/fold/scaled.h>
 
 // The gradients of the reductions whose cotangent does not simply spread out: one formula per kind, for one

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <cotangent/ops/engine/fold/folds_cpu.h>
+#include <cotangent/ops/engine/fold/sum_fold_cpu.h>
 
 // Folds that compare: largest and smallest elements, where they are, how many there are; any and all.
 //

@@ -1,6 +1,6 @@
 #include <cotangent/ops/engine/fold/plan.h>
 #include <cotangent/ops/engine/walk/axes.h>
-#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/walk/calls.h>
 
 namespace ct::fold {
 namespace {

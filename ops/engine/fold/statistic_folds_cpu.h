@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cotangent/core/simd/exp.h>
-#include <cotangent/ops/engine/fold/folds_cpu.h>
-#include <cotangent/ops/engine/fold/gradients.h>
+#include <cotangent/ops/engine/fold/sum_fold_cpu.h>
 
 // Folds that carry several numbers: variance, norms, log-sum-exp. They read their elements once, in blocks that
 // are gone over twice while they are in the cache, and merge blocks by exact formulas.

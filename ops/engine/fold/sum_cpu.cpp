@@ -1,6 +1,6 @@
-#include <cotangent/ops/engine/fold/fold_cpu.h>
-#include <cotangent/ops/engine/fold/folds_cpu.h>
+#include <cotangent/core/simd/add_wide.h>
 #include <cotangent/ops/engine/fold/sum.h>
+#include <cotangent/ops/engine/fold/sum_fold_cpu.h>
 
 namespace ct::fold {
 

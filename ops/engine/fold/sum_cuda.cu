@@ -1,6 +1,6 @@
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/fold/fold_cuda.cuh>
-#include <cotangent/ops/engine/fold/folds_cuda.cuh>
+#include <cotangent/ops/engine/fold/sum_fold_cuda.cuh>
 
 namespace ct::fold {
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cotangent/core/base/export.h>
-#include <cotangent/core/op/op_call.h>
 #include <cotangent/core/tensor/tensor.h>
 
 // The gradient of broadcasting, for kernels: nothing here is recorded on the tape.
@@ -16,13 +15,5 @@ CT_API Tensor sum_to(const Tensor& grad, const Shape& shape);
 /// The same, written to `out`, or added to it. `out` is contiguous, of grad's dtype, or f32 where that has 16
 /// bits.
 CT_API void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate);
-
-/// Memory for the gradient of input i before it is summed over what the input was broadcast along to `shape`: grad_in(i),
-/// where that has this shape and dtype.
-CT_API Tensor whole_grad(const Backward& b, int i, const Shape& shape, DType dtype);
-
-/// Gives input i its gradient: `whole` itself where nothing was broadcast, else its sum_to(), in grad_in(i); of another dtype
-/// than the input it is converted.
-CT_API void set_summed_grad(const Backward& b, int i, const Tensor& whole);
 
 }  // namespace ct

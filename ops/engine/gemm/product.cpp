@@ -1,5 +1,3 @@
-#include <array>
-
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/walk/axes.h>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <cotangent/core/device/cpu_level.h>
+#include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/record.h>

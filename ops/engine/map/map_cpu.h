@@ -10,10 +10,9 @@
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/map.h>
-#include <cotangent/ops/engine/map/math_f64_cpu.h>
 #include <cotangent/ops/engine/map/record.h>
 
-// Elementwise kernels on the CPU. For .cpp files of rooms.
+// Elementwise kernels on the CPU. For .cpp files of rooms; formulas that name functions (exp, tanh) want math_f64_cpu.h beside it.
 //
 // A formula (engine/map/formulas.h), whose result is an X, several of them, or a truth value for an output of dtype
 // bool, is compiled once per compute type (f32, f64, i64) into a tile function that runs over vectors of that type; a cold

@@ -9,6 +9,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/divider.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/store_element.h>
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/map.h>
 #include <cotangent/ops/engine/map/lane.cuh>

@@ -12,6 +12,7 @@
 #include <cotangent/ops/elementwise/rule_internal.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 #include <cotangent/ops/engine/map/op.h>
 #include <cotangent/ops/normalization/layer_norm.h>
 #include <cotangent/ops/reduce/reduce.h>

@@ -51,4 +51,24 @@ consteval std::span<const AttrDef> named_parameters(const char* text) {
   return std::span(kParameters).first(static_cast<std::size_t>(count));
 }
 
+// The op of a row of a table: y of these inputs, or where `truth` their bool.
+consteval OpDef define_row(const char* name, const char* formula, DTypeSet types,
+                           std::span<const InputDef> inputs, bool truth, InferFn infer,
+                           const KernelTables* kernels, BackwardFn rule, AutocastPolicy autocast,
+                           bool promotes) {
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = inputs,
+                  .outputs = truth ? kTruth : kY,
+                  .attributes = named_parameters(formula),
+                  .infer = infer,
+                  .kernels = kernels,
+                  .rule = rule,
+                  .promotes = promotes,
+                  .int_to_float = types == floats,
+                  .autocast = autocast,
+                  .dtypes = types,
+                  .flops_each = 1});
+}
+
 }  // namespace ct::elementwise

@@ -1,5 +1,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/store_element.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/random/fill.h>
 

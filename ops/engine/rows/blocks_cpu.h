@@ -10,18 +10,8 @@
 
 // Rows on the CPU in blocks that fit in the first-level cache: elements of any dtype are converted there to float, double or
 // int64, folded in vectors, and converted back.
-//
-// Contiguous elements are folded with four independent 64-byte vectors, the compiler's own vector type: their
-// width is part of the result's definition, so it is the same on every machine. A block has at most 512
-// elements, so a float lane sees eight additions before it is added to a double; that makes the error of a
-// float sum that of its one rounding at the end, whatever the length.
 
 namespace ct::rows {
-
-/// The type that a dtype is folded in.
-template <class T>
-using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
-                                  std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
 
 inline constexpr int kBlock = 512;     // elements converted at a time
 inline constexpr int kColumns = 2048;  // neighbouring columns folded at a time
@@ -97,75 +87,15 @@ struct Sink {
   bool accumulate = false;
 };
 
-// ---- operands ----
-
-template <class C>
-Source<C> source_of(const Tensor& x) {
-  Source<C> source{static_cast<const char*>(x.raw_data()), static_cast<std::int64_t>(size_of(x.dtype())),
-                   nullptr};
-  visit_all("reduce", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<fold_t<T>, C>) source.load = load_block<T, C>;
-  });
-  return source;
-}
-
-/// A sink into a contiguous tensor.
-template <class C>
-Sink<C> sink_of(const Tensor& out, bool accumulate = false) {
-  Sink<C> sink{out.raw_data(), nullptr, nullptr, accumulate};
-  visit_all("reduce", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, bool> || std::is_same_v<fold_t<T>, C>) sink.store = store_block<T, C>;
-  });
-  return sink;
-}
-
 // Readers and writers are compiled once, in blocks_cpu.cpp.
-#define CT_BLOCK_ENDS(C, PREFIX)                      \
-  PREFIX template Source<C> source_of(const Tensor&); \
-  PREFIX template Sink<C> sink_of(const Tensor&, bool)
 #define CT_BLOCKS_OF(T, PREFIX)                                                              \
   PREFIX template const float* load_block<T, float>(const void*, std::int64_t, int, float*); \
   PREFIX template void store_block<T, float>(void*, std::int64_t, const float*, int, bool)
 #define CT_BLOCK_TEMPLATES(PREFIX) \
   CT_BLOCKS_OF(Half, PREFIX);      \
-  CT_BLOCKS_OF(BFloat16, PREFIX);  \
-  CT_BLOCK_ENDS(float, PREFIX);    \
-  CT_BLOCK_ENDS(double, PREFIX);   \
-  CT_BLOCK_ENDS(std::int64_t, PREFIX)
+  CT_BLOCKS_OF(BFloat16, PREFIX)
 CT_BLOCK_TEMPLATES(extern);
 
-// ---- arithmetic ----
-
-/// combine(...) over map(x[i]) of vectors of C, which T is loaded as. `pad` is an element whose map leaves every combination as
-/// it is.
-template <class T, class C, class Map, class Combine>
-inline C fold_vectors(const T* x, int n, C identity, Map map, Combine combine, C pad) {
-  using V = simd::FixedVector<C>;
-  constexpr int w = V::kSize;
-  V a(identity);
-  int i = 0;
-  if (n >= 4 * w) {
-    auto b = a, c = a, d = a;
-    for (; i + 4 * w <= n; i += 4 * w) {
-      a = combine(a, map(V::load(x + i)));
-      b = combine(b, map(V::load(x + i + w)));
-      c = combine(c, map(V::load(x + i + 2 * w)));
-      d = combine(d, map(V::load(x + i + 3 * w)));
-    }
-    a = combine(combine(a, b), combine(c, d));
-  }
-  for (; i + w <= n; i += w) a = combine(a, map(V::load(x + i)));
-  if (i < n) a = combine(a, map(V::load(x + i, V::first(n - i), pad)));
-  return a.across(combine);
-}
-template <class T, class C, class Map, class Combine>
-inline C fold_vectors(const T* x, int n, C identity, Map map, Combine combine) {
-  return fold_vectors(x, n, identity, map, combine, identity);
-}
-
-inline constexpr auto kSame = [](const auto& x) { return x; };
 inline constexpr auto kPlus = [](const auto& a, const auto& b) { return a + b; };
 
 }  // namespace ct::rows

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 
 #include <cotangent/core/base/dtype.h>
 #include <cotangent/ops/engine/scan/scan.h>

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/simd/copy.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/scatter/places_cpu.h>
 #include <cotangent/ops/engine/scatter/scatter.h>

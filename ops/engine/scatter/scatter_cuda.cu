@@ -4,7 +4,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/engine/scatter/sorted_pairs_cuda.h>
 
 // take() copies rows in words of up to 16 bytes.

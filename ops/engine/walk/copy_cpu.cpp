@@ -5,6 +5,7 @@
 
 #include <cotangent/core/base/convert_element.h>
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/simd/copy.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/copy.h>

@@ -2,6 +2,7 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/store_element.h>
 #include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/plan.h>

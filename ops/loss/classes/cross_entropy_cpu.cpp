@@ -2,9 +2,10 @@
 #include <cmath>
 #include <cstring>
 
-#include <cotangent/core/simd/exp.h>
+#include <cotangent/core/simd/exp_nonpositive.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/loss/classes/cross_entropy_rows_internal.h>
+#include <cotangent/ops/loss/largest_cpu.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 
@@ -79,7 +80,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   Sums sums_of_row(std::int64_t r) const {  // inner == 1
     const std::int64_t n = layout.classes, begin = r * n;
     const T* row = x + begin;
-    const C max = rows::largest<P>(row, n);
+    const C max = loss::largest<P>(row, n);
     P exps(0), others(0), dot(0), mass(0);
     const auto add = [&](std::int64_t c, int count) {
       const auto inside = [&](P p) {

@@ -2,6 +2,7 @@
 
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>

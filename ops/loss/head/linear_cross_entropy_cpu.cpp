@@ -3,8 +3,10 @@
 #include <limits>
 
 #include <cotangent/core/simd/exp.h>
+#include <cotangent/ops/engine/rows/operands_cpu.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/loss/head/linear_cross_entropy_chunks_internal.h>
+#include <cotangent/ops/loss/largest_cpu.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 
 // A row of logits is worked on where it lies in the cache: its maximum, the exponentials and their sum, and,
@@ -72,7 +74,7 @@ struct Rows {
   };
   // Leaves e^(x - max) in the row if `keep`.
   Sums sums_of(T* x, bool keep) const {
-    Sums sums{rows::largest<P>(x, k.pitch), 0, 0};
+    Sums sums{loss::largest<P>(x, k.pitch), 0, 0};
     if (k.smoothing > 0) sums.all = sum_from(x, sums.max);
     P exps(0);
     for (std::int64_t c = 0; c < k.pitch; c += P::kSize) {

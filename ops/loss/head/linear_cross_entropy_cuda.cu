@@ -1,5 +1,3 @@
-#include <type_traits>
-
 #include <cotangent/core/cuda/async_copy.h>
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
