@@ -294,7 +294,7 @@ bool StepProgram::Impl::make_graph(Recorded& r) {
   const MemoryPoolGuard temporary(device, r.shared->kernels);
   void* graph = nullptr;
   try {
-    runtime::capture_begin(stream.native);
+    runtime::capture_begin(stream.native, r.attempts <= kAttempts / 2);
     struct End {
       void*& graph;
       void* stream;

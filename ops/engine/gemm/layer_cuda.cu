@@ -230,6 +230,7 @@ __device__ __forceinline__ void tile(const Operands& p, int block, float* memory
 template <int kSide, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) layer_kernel(const __grid_constant__ Pair pair) {
   extern __shared__ __align__(16) float memory[];
+  wait_for_previous();
   const bool second = static_cast<int>(blockIdx.x) >= pair.of[0].blocks;
   const Operands& p = pair.of[second];
   const int block = static_cast<int>(blockIdx.x) - (second ? pair.of[0].blocks : 0);
@@ -289,8 +290,8 @@ void run(const char* op, std::span<const LayerProduct> products) {
     blocks += count;
   }
   const bool gated = products[0].gate != nullptr;
-  launch(op, gated ? layer_kernel<kSide, true> : layer_kernel<kSide, false>,
-         dim3(static_cast<unsigned>(blocks)), dim3(kThreads), Tile<kSide>::shared_bytes(gated), pair);
+  launch_waiting(op, gated ? layer_kernel<kSide, true> : layer_kernel<kSide, false>,
+                 dim3(static_cast<unsigned>(blocks)), dim3(kThreads), Tile<kSide>::shared_bytes(gated), pair);
 }
 
 }  // namespace
