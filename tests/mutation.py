@@ -51,6 +51,7 @@ PROGRAM, RECORDER, CAPTURE_TEST, REFUSALS_TEST = ("nn/capture/program.cpp", "nn/
                                                   "nn/capture/refusals_test.cpp")
 BETWEEN_TEST, STEP_MEMORY_TEST, FOOTGUNS_TEST = (f"nn/capture/{name}_test.cpp" for name in ("between_steps", "memory", "footguns"))
 FUSE_TEST, CHAIN = "ops/fusion/fuse_test.cpp", "ops/engine/map/chain.cpp"
+MERGING_TEST, MERGING = "nn/capture/merging_test.cpp", "nn/capture/merging.cpp"
 FUSION_TEST, ASSEMBLY = "nn/capture/fusion_test.cpp", "nn/capture/assembly.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
@@ -437,6 +438,12 @@ FAULTS = [
      "states[i].step = counts[i] = dict", "states[i].step = dict"),
     (UPDATE_TEST, UPDATE_RULES, UPDATE, "a power leaves out its last factor", "if (t & 1) result", "if (t & 1 && t > 1) result"),
     (UPDATE_TEST, UPDATE_RULES, UPDATE, "AdamW's decay is the gradient's, too", "decoupled ? 0 : weight_decay", "weight_decay"),
+    (UPDATE_TEST, UPDATE, None, "a step clips no gradients", "if (clip != 1)", "if (false)"),
+    (UPDATE_TEST, UPDATE_RULES, UPDATE, "a norm below max_norm makes gradients larger", "return factor >= 1 ? 1 : factor;", "return factor;"),
+    (MERGING_TEST, MERGING, None, "a call moves behind one that reads what it writes", "meets = meets || meet_any(p, written);", "(void)p;"),
+    (MERGING_TEST, MERGING, None, "clipping is left to steps that do not read all gradients", "if (!left.empty() || steps.empty()) return;", ""),
+    (MERGING_TEST, MERGING, None, "a step that may be left out clips", "step.inputs[kFoundInf].defined || ", ""),
+    (MERGING_TEST, MERGING, None, "what the step adds to is written once", "if (k != i && p.storage == was.storage) return;", "(void)p;"),
     (UPDATE_TEST, UPDATE, None, "a step is made although an infinity was found", "if (found_inf && *found_inf != 0) return;", ""),
     (OBSERVER_TEST, OBSERVER, None, "a tracer is not told the end",
      "between([&] { run(i + 1); }, [&] { tracers[i]->end(call); });", "run(i + 1);"),
@@ -492,8 +499,8 @@ FAULTS = [
     (CAPTURE_TEST, PROGRAM, None, "replays take no draws", "[draws] { default_generator().reserve(draws); }", "[] {}"),
     (CAPTURE_TEST, PROGRAM, None, "replays draw from where the recording did", "const GeneratorState draw = check ? check->draw : default_generator().state();",
      "const GeneratorState draw{mailbox->draws()->seed, mailbox->draws()->offset};"),
-    (CAPTURE_TEST, PROGRAM, None, "a learning rate stays as it was recorded", "static_cast<std::size_t>(e.slot - 2)) : e.value());",
-     "static_cast<std::size_t>(e.slot - 2)) : *static_cast<std::uint64_t*>(mailbox->at(e.slot)));"),
+    (CAPTURE_TEST, PROGRAM, None, "a learning rate stays as it was recorded", "check->values[slot] : e.value());",
+     "check->values[slot] : *static_cast<std::uint64_t*>(mailbox->at(e.slot)));"),
     (CAPTURE_TEST, RECORDER, None, "gradients stay where they were", "if (gradient_of(tensor) == end) return;", "return;"),
     (CAPTURE_TEST, OPTIMIZER, None, "a replay's master is taken for an old one", "s.rounded_version = group_at(g).params[at].impl()->storage->version() + 1;", "s.step += 0;"),
     (BETWEEN_TEST, PROGRAM, None, "a replay is no change", "for (std::uint32_t n = 0; n < w.versions; ++n)", "for (std::uint32_t n = 1; n < w.versions; ++n)"),

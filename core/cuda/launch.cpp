@@ -5,6 +5,11 @@
 
 namespace ct::gpu::detail {
 
+bool& launches_early() noexcept {
+  static thread_local bool early = false;
+  return early;
+}
+
 void allow_dynamic_smem(const char* op, const void* kernel, std::size_t bytes) {
   struct Table {
     std::mutex mutex;

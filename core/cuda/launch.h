@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include <cotangent/core/cuda/check.h>
 #include <cotangent/core/device/in_call.h>
@@ -25,7 +26,22 @@ namespace detail {
 CT_API void allow_dynamic_smem(const char* op, const void* kernel, std::size_t bytes);
 /// As compiled_arch(), asked of the runtime.
 CT_API int find_compiled_arch(const char* op, const void* kernel);
+/// Whether kernels that the calling thread launches with launch_waiting() may start early: while it captures a graph.
+CT_API bool& launches_early() noexcept;
 }  // namespace detail
+
+#if defined(__CUDACC__)
+/// Waits until the kernels before this one have ended and what they wrote can be read. A kernel of launch_waiting() begins with
+/// it, in every thread, before it touches memory. The kernel behind it may start, to wait itself, when its last blocks end; at
+/// once where they leave most multiprocessors free, for blocks that start among others crowd where those are not.
+__device__ __forceinline__ void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (gridDim.x <= 64 && gridDim.y == 1 && gridDim.z == 1)
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#endif
 
 /// __CUDA_ARCH__ of the code of `kernel` that runs on the current device (900 for Hopper), or 0 where there
 /// is no code for it. A launch that relies on something in the kernel that stands inside of an #if __CUDA_ARCH__
@@ -42,12 +58,10 @@ int compiled_arch(const char* op) {
   return value - 1;
 }
 
-/// Queues `kernel` on the current stream of the current device; never waits. An empty grid, which is what
-/// an empty tensor asks for, launches nothing. More than 48 KiB of dynamic shared memory is opted in to.
-/// Arguments are converted to the kernel's parameter types. Throws CudaError naming `op`; an error inside
-/// the kernel shows at a later call.
+namespace detail {
+/// launch(), or launch_waiting() where `early`.
 template <class... Params, class... Args>
-void launch(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t smem,
+void launch(bool early, const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t smem,
             Args&&... args) {
   static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel has parameters");
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -58,9 +72,33 @@ void launch(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, st
   config.blockDim = block;
   config.dynamicSmemBytes = smem;
   config.stream = native_stream();
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  // Code for older GPUs, compiled for this one when it was loaded, does not wait.
+  if (early && find_compiled_arch(op, reinterpret_cast<const void*>(kernel)) >= 900)
+    config.attrs = &attribute, config.numAttrs = 1;
   const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
   if (status != cudaSuccess) [[unlikely]]
     throw_cuda_error(op, "the kernel launch", status);
+}
+}  // namespace detail
+
+/// Queues `kernel` on the current stream of the current device; never waits. An empty grid, which is what
+/// an empty tensor asks for, launches nothing. More than 48 KiB of dynamic shared memory is opted in to.
+/// Arguments are converted to the kernel's parameter types. Throws CudaError naming `op`; an error inside
+/// the kernel shows at a later call.
+template <class... Params, class... Args>
+void launch(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t smem,
+            Args&&... args) {
+  detail::launch(false, op, kernel, grid, block, smem, std::forward<Args>(args)...);
+}
+/// The same for a kernel that begins with wait_for_previous(): in a graph its blocks take their places while the kernel before
+/// still runs (programmatic dependent launch). `check.waits` reads the machine code for the wait.
+template <class... Params, class... Args>
+void launch_waiting(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t smem,
+                    Args&&... args) {
+  detail::launch(detail::launches_early(), op, kernel, grid, block, smem, std::forward<Args>(args)...);
 }
 
 CT_HD constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t d) { return (n + d - 1) / d; }

@@ -8,6 +8,7 @@
 
 #include <cotangent/core/base/version.h>
 #include <cotangent/core/cuda/check.h>
+#include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/device/gpu_code_internal.h>
 
 namespace ct {
@@ -230,13 +231,15 @@ double event_elapsed_ms(void* from, void* to) {
 }
 
 // Thread-local: another thread's calls that a capture forbids are its own affair.
-void capture_begin(void* stream) {
+void capture_begin(void* stream, bool early) {
   Turn::begin_capture();
   const cudaError_t status = cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeThreadLocal);
   if (status != cudaSuccess) Turn::end_capture();
   CT_CUDA_OP("capture", status);
+  gpu::detail::launches_early() = early;
 }
 void* capture_end(void* stream) noexcept {
+  gpu::detail::launches_early() = false;
   cudaGraph_t graph = nullptr;
   const cudaError_t status = cudaStreamEndCapture(as_stream(stream), &graph);
   Turn::end_capture();
@@ -249,6 +252,11 @@ bool is_capturing(void* stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   CT_CUDA_OP("capture", cudaStreamIsCapturing(as_stream(stream), &status));
   return status != cudaStreamCaptureStatusNone;
+}
+std::size_t graph_size(void* graph) {
+  std::size_t nodes = 0;
+  CT_CUDA_OP("capture", cudaGraphGetNodes(static_cast<cudaGraph_t>(graph), nullptr, &nodes));
+  return nodes;
 }
 void graph_destroy(void* graph) noexcept { cudaGraphDestroy(static_cast<cudaGraph_t>(graph)); }
 void* graph_instantiate(void* graph) {

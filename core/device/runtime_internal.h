@@ -38,10 +38,13 @@ bool event_query(void* event);
 double event_elapsed_ms(void* from, void* to);
 
 /// Records what the calling thread queues on `stream`, which is not the default one, as a graph instead of running it, until
-/// capture_end(), whose result is null where a call in between made it invalid.
-void capture_begin(void* stream);
+/// capture_end(), whose result is null where a call in between made it invalid. `early`: kernels of gpu::launch_waiting() may
+/// start before those ahead of them have ended.
+void capture_begin(void* stream, bool early);
 void* capture_end(void* stream) noexcept;
 bool is_capturing(void* stream);
+/// Kernels, copies and fills of a graph.
+std::size_t graph_size(void* graph);
 void graph_destroy(void* graph) noexcept;
 void* graph_instantiate(void* graph);
 void graph_launch(void* executable, void* stream);

@@ -30,9 +30,10 @@ void event_record(void*, void*) { missing(); }
 void event_synchronize(void*) { missing(); }
 bool event_query(void*) { missing(); }
 double event_elapsed_ms(void*, void*) { missing(); }
-void capture_begin(void*) { missing(); }
+void capture_begin(void*, bool) { missing(); }
 void* capture_end(void*) noexcept { return nullptr; }
 bool is_capturing(void*) { missing(); }
+std::size_t graph_size(void*) { missing(); }
 void graph_destroy(void*) noexcept {}
 void* graph_instantiate(void*) { missing(); }
 void graph_launch(void*, void*) { missing(); }

@@ -30,9 +30,6 @@ struct Reach {
   }
   bool meets(const Reach& other) const { return begin < other.end && other.begin < end; }
 };
-bool meet(const Place& a, const Place& b) {
-  return a.storage != 0 && b.storage != 0 && Reach(a).meets(Reach(b));
-}
 bool same_elements(const Place& a, const Place& b) {
   return Reach(a).begin == Reach(b).begin && a.shape == b.shape && a.strides == b.strides &&
          size_of(a.dtype) == size_of(b.dtype);
@@ -60,6 +57,10 @@ bool in_chunks(const Place& p, const Shape& shape, bool of_the_op) {
 }
 
 }  // namespace
+
+bool meet(const Place& a, const Place& b) {
+  return a.storage != 0 && b.storage != 0 && Reach(a).meets(Reach(b));
+}
 
 bool Assembly::covers(const Place& result) {
   if (!result.defined) return fail("has no result");

@@ -15,6 +15,9 @@ namespace ct::detail {
 // Calls that touch each storage, in order.
 using Accesses = std::unordered_map<std::uint64_t, std::vector<std::size_t>>;
 
+// Whether two tensors have memory in common.
+bool meet(const Place& a, const Place& b);
+
 struct AssemblyStep {
   const RecordedCall* call = nullptr;
   const Place* written = nullptr;

@@ -156,6 +156,7 @@ bool CallList::run(std::size_t i) const {
   }
   const Call& c = calls_[i];
   const RecordedCall& r = *c.call;
+  if (r.runs != RecordedCall::Runs::each) return false;
   InlineVector<Tensor, 4> results;
   for (const Tensor& t : c.results) results.emplace_back(t);
   const std::span<Tensor> to(results.begin(), results.size());

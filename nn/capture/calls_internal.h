@@ -49,7 +49,11 @@ struct CT_API RecordedCall {
       for (const Place& p : *list) f(p);
   }
 
+  /// Whether a replay makes the call: `once` has been made before the first one, `elsewhere` is a part of another call.
+  enum class Runs : std::uint8_t { each, once, elsewhere };
+
   const OpDef* op;
+  Runs runs = Runs::each;
   ForwardFn forward_kernel;
   BackwardFn backward_kernel;
   bool backward = false, last = false;

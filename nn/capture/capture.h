@@ -89,6 +89,7 @@ class CT_API StepProgram {
   std::int64_t replays() const;
   std::int64_t recordings() const;
   std::vector<std::string> kernels() const;
+  std::size_t launches() const;
   std::size_t memory() const;
   std::string dot() const;
   std::string explain_fusion() const;
@@ -183,6 +184,8 @@ class Captured {
   std::int64_t recordings() const { return program_->recordings(); }
   /// The calls of the recording that was used last, in order: "linear", "relu", "relu'" (its backward), "fused(add, gelu)", ...
   std::vector<std::string> kernels() const { return program_->kernels(); }
+  /// Kernels, copies and fills that a replay of that recording launches on a GPU; 0 before the first replay, and on the CPU.
+  std::size_t launches() const { return program_->launches(); }
   /// Bytes that the recordings hold of the device, their tensors and results. What they share, with one another and with
   /// other functions (CaptureOptions::pool), counts once.
   std::size_t memory() const { return program_->memory(); }

@@ -40,6 +40,11 @@ class Planner {
   }
 
   void place(std::size_t i) {
+    if (calls_[i].runs != RecordedCall::Runs::each) {
+      plan_.reasons[i] = calls_[i].runs == RecordedCall::Runs::once ? "is made once, before the first replay"
+                                                                    : "is a part of a later call";
+      return;
+    }
     {
       Assembly alone(calls_, passing_, accesses_);
       FusedCalls group;

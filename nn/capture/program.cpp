@@ -89,7 +89,7 @@ struct StepProgram::Impl {
   std::vector<Tensor> record(const std::string& key, std::vector<Tensor> slots, Body body,
                              const Recorded* before);
   void replay(Recorded& r, const std::vector<Tensor>& inputs, Body body);
-  void play(Recorded& r, StepCheck* check);
+  void play(Recorded& r, bool graph, StepCheck* check);
   bool make_graph(Recorded& r);
   void drop(const Recorded& r);
   void make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again);
@@ -254,6 +254,7 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
           taken.step->state.live, CaptureError, kOp,
           "the step sets the state of default_generator(): a replay would repeat its draws; seed it before");
     }
+    recorder.fetch_inputs();
     recorder.finish();
   }
   if (draws > 0) {
@@ -294,12 +295,16 @@ bool StepProgram::Impl::make_graph(Recorded& r) {
   const MemoryPoolGuard temporary(device, r.shared->kernels);
   void* graph = nullptr;
   try {
-    runtime::capture_begin(stream.native);
+    runtime::capture_begin(stream.native, r.attempts <= kAttempts / 2);
     struct End {
       void*& graph;
       void* stream;
       ~End() { graph = runtime::capture_end(stream); }
     } end{graph, stream.native};
+    if (!r.fetched.empty()) {
+      const InCall inside;
+      functions_of(kernel_tables::fetching, device).fetch(r.fetched);
+    }
     for (std::size_t i = 0; i < r.list->size(); ++i) r.list->run(i);
   } catch (const CudaError&) {
     if (graph) runtime::graph_destroy(std::exchange(graph, nullptr));
@@ -310,14 +315,16 @@ bool StepProgram::Impl::make_graph(Recorded& r) {
     ~Destroy() { runtime::graph_destroy(graph); }
   } destroy{graph};
   r.executable = runtime::graph_instantiate(graph);
+  r.launches = runtime::graph_size(graph);
   return true;
 }
 
 // Effects and kernels, in the order of the step where the host runs the kernels.
-void StepProgram::Impl::play(Recorded& r, StepCheck* check) {
+void StepProgram::Impl::play(Recorded& r, bool graph, StepCheck* check) {
   const auto apply = [&](Recorded::Effect& e) {
-    if (e.slot >= 0)
-      mailbox->set(e.slot, check ? check->values.at(static_cast<std::size_t>(e.slot - 2)) : e.value());
+    if (const auto slot = static_cast<std::size_t>(e.slot - 2);
+        e.slot >= 0)  // the plain step has none for inputs
+      mailbox->set(e.slot, check && slot < check->values.size() ? check->values[slot] : e.value());
     else if (!check)  // the plain step has had its effects
       e.run();
   };
@@ -330,8 +337,7 @@ void StepProgram::Impl::play(Recorded& r, StepCheck* check) {
   if (device.is_cuda()) {
     apply_until(r.list->size());
     mailbox->send();
-    // A graph is one piece of work: who watches calls sees the same kernels one by one.
-    if (!traced() && make_graph(r)) return runtime::graph_launch(r.executable, current_stream(device).native);
+    if (graph) return runtime::graph_launch(r.executable, current_stream(device).native);
   }
   for (std::size_t i = 0; i < r.list->size(); ++i) {
     apply_until(i);
@@ -342,19 +348,22 @@ void StepProgram::Impl::play(Recorded& r, StepCheck* check) {
 
 void StepProgram::Impl::replay(Recorded& r, const std::vector<Tensor>& inputs, Body body) {
   const DeviceGuard guard(device);
-  {
+  // A graph is one piece of work: who watches calls sees the same kernels one by one.
+  const bool graph = device.is_cuda() && !traced() && make_graph(r);
+  const bool checked = check_every > 0 && (replayed + 1) % check_every == 0;
+  if (!r.send_inputs(graph && !checked ? inputs : r.inputs)) {
     const NoGrad off;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].defined()) r.inputs[i].copy_(inputs[i]);
   }
   std::optional<StepCheck> check;
-  if (check_every > 0 && (replayed + 1) % check_every == 0) {
+  if (checked) {
     check.emplace(r, device);
     const RecordingScope scope(&*check);
     check->turn_back(body(inputs));
   }
   const NoGrad off;
-  play(r, check ? &*check : nullptr);
+  play(r, graph, check ? &*check : nullptr);
   if (!check)
     for (const Recorded::Written& w : r.written)
       for (std::uint32_t n = 0; n < w.versions; ++n) w.storage->bump_version();
@@ -459,6 +468,7 @@ std::vector<std::string> StepProgram::kernels() const {
   if (!impl_->last) return names;
   const FusionPlan* const plan = impl_->plan();
   for (std::size_t i = 0; i < impl_->last->calls.size(); ++i) {
+    if (impl_->last->calls[i].runs != RecordedCall::Runs::each) continue;
     if (!plan || plan->group_of[i] == FusionPlan::kNone)
       names.push_back(impl_->last->calls[i].name());
     else if (const FusedCalls* const group = plan->ending_with(i))
@@ -466,6 +476,8 @@ std::vector<std::string> StepProgram::kernels() const {
   }
   return names;
 }
+
+std::size_t StepProgram::launches() const { return impl_->last ? impl_->last->launches : 0; }
 
 std::string StepProgram::explain_fusion() const {
   const FusionPlan* const plan = impl_->plan();
@@ -478,6 +490,7 @@ std::string StepProgram::dot() const {
   std::unordered_map<std::uint64_t, std::size_t> writers;
   for (std::size_t i = 0; impl_->last && i < impl_->last->calls.size(); ++i) {
     const RecordedCall& call = impl_->last->calls[i];
+    if (call.runs != RecordedCall::Runs::each) continue;
     text += cat("  c", i, " [label=\"", call.name(), "\"];\n");
     std::set<std::size_t> from;
     for (const auto* list : {&call.inputs, &call.outputs, &call.grads})

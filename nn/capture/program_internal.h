@@ -18,6 +18,7 @@
 #include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/nn/capture/calls_internal.h>
 #include <cotangent/nn/capture/fusion_internal.h>
+#include <cotangent/ops/engine/walk/fetch.h>
 
 // Parts of a captured function (program.cpp).
 
@@ -183,6 +184,8 @@ struct Recorded {
     bool returns = true;
   };
   Obstacle obstacle() const;
+  /// Tells the graph where the inputs of a call lie; false where they are to be copied before it, as where these are its own.
+  bool send_inputs(const std::vector<Tensor>& from);
   /// Makes the list of the calls, grouped where that is of worth.
   void make_list(const std::optional<Worth>& worth);
 
@@ -192,7 +195,10 @@ struct Recorded {
   std::shared_ptr<StepPools> shared;
   bool alone = false;  // something outlives the step in `shared`, which nobody else may use then
   std::vector<BlockPlan::Block> blocks;
-  std::vector<Tensor> inputs, results;
+  std::vector<Tensor> inputs, results, own;
+  // CUDA: inputs that the graph itself copies, from addresses in the mailbox; of the next call's.
+  std::vector<Fetch> fetched;
+  std::vector<std::uint64_t> sources;
   std::vector<RecordedCall> calls;
   std::unordered_set<std::uint64_t> outside;  // storages that were there before
   std::unordered_set<std::uint64_t> passing;  // made in the step, and gone at its end
@@ -204,11 +210,16 @@ struct Recorded {
   std::vector<Leaf> leaves;
   std::unique_ptr<CallList> list;
   void* executable = nullptr;  // CUDA
+  std::size_t launches = 0;    // of it
   int attempts = 0;            // that failed to make it
   bool confirmed = false;
   std::int64_t number = 0;
   std::uint64_t used = 0;  // when, for the least recently used
 };
+
+/// Lets calls run as parts of others, or once; `passing` as for plan_fusion(). Returns memory that the calls need of their own.
+std::vector<Tensor> merge_calls(std::vector<RecordedCall>& calls,
+                                const std::unordered_set<std::uint64_t>& passing);
 
 /// The difference between two recordings of a step in a row, as a sentence; empty if there is none.
 std::string difference(const Recorded& a, const Recorded& b);
@@ -238,6 +249,8 @@ class StepRecorder final : public CallRecorder, public Recording {
   void gradient(const Tensor& leaf) override;
   [[noreturn]] void refuse(const char* op, const char* why) override;
 
+  /// Gives each input a slot for the address that it is copied from, where a graph may do that.
+  void fetch_inputs();
   /// Completes the recording.
   void finish();
 

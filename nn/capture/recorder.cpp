@@ -76,6 +76,20 @@ void* StepRecorder::slot(std::function<std::uint64_t()> value) {
   return mailbox_.at(slot);
 }
 
+void StepRecorder::fetch_inputs() {
+  const std::size_t count = to_.inputs.size();
+  if (to_.device.is_cpu() || count > kMostFetched || next_slot_ + static_cast<int>(count) > Mailbox::kSlots)
+    return;
+  for (const Tensor& t : to_.inputs)
+    if (t.defined() && t.impl()->storage->bytes() != static_cast<std::size_t>(t.nbytes())) return;
+  to_.sources.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!to_.inputs[i].defined() || to_.inputs[i].numel() == 0) continue;
+    const auto* const at = static_cast<std::uint64_t*>(slot([&to = to_, i] { return to.sources[i]; }));
+    to_.fetched.push_back({to_.inputs[i].raw_data(), to_.inputs[i].nbytes(), at});
+  }
+}
+
 void StepRecorder::refuse(const char* op, const char* why) {
   fail<CaptureError>(op, "in a captured step, behind ", calls.size(), " calls",
                      calls.empty() ? std::string() : ", the last of them " + calls.back().name(), ": ", why);
@@ -188,7 +202,25 @@ Recorded::~Recorded() {
   if (pool != 0) release_memory_pool(device, pool);
 }
 
+bool Recorded::send_inputs(const std::vector<Tensor>& from) {
+  if (fetched.empty()) return false;
+  const auto address = [](const Tensor& t) {
+    return t.defined() ? static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(t.raw_data())) : 0;
+  };
+  bool apart = true;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!from[i].defined()) continue;
+    apart = apart && from[i].strides() == inputs[i].strides();
+    // A result that is an argument again may lie in another's place: one copy comes before the other.
+    for (const Tensor& to : inputs)
+      apart = apart && !(to.defined() && to.impl()->storage == from[i].impl()->storage);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) sources[i] = address(apart ? from[i] : inputs[i]);
+  return apart;
+}
+
 void Recorded::make_list(const std::optional<Worth>& worth) {
+  if (worth) own = merge_calls(calls, passing);
   auto plan = worth ? std::make_shared<FusionPlan>(plan_fusion(calls, passing, *worth)) : nullptr;
   list = std::make_unique<CallList>(calls, std::move(plan));
 }

@@ -41,8 +41,9 @@ struct Inputs {
 template <class Group, class Rule>
 void step(const Group& g, std::span<const int> members, const Rule& rule, const StepGate& gate) {
   const auto& on = g.on[g.now];
+  const Tensor none;
   Inputs inputs(update::kShared + g.params.size() * update::kTurn<Rule>,
-                {&gate.found_inf, &gate.inverse_scale, &on.lr, &on.steps});
+                {&gate.found_inf, &gate.inverse_scale, &on.lr, &on.steps, &none});
   for (std::size_t i = 0, k = 0; i < g.params.size(); ++i) {
     const bool in = k < members.size() && members[k] == static_cast<int>(i);
     inputs.add(g, i, rule, in);
@@ -54,7 +55,7 @@ void step(const Group& g, std::span<const int> members, const Rule& rule, const 
 template <class Group, class Rule>
 void step_one(const Group& g, int member, const Rule& rule) {
   const Tensor none;
-  Inputs inputs(update::kShared + update::kTurn<Rule>, {&none, &none, &g.on[g.now].lr, &none});
+  Inputs inputs(update::kShared + update::kTurn<Rule>, {&none, &none, &g.on[g.now].lr, &none, &none});
   inputs.add(g, static_cast<std::size_t>(member), rule, true);
   ct::detail::write(update::op_of(rule), inputs.list, rule);
 }

@@ -12,6 +12,7 @@ namespace {
 // delta_i = g_i . y_i, one number for each query: a warp per query.
 template <class T>
 __global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__ Problem p) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   if (row >= p.batch * p.heads * p.queries) return;
@@ -64,6 +65,7 @@ __device__ __forceinline__ void put_tile(C* tile, const C (&x)[R][R]) {
 // dq of a tile of queries: over all keys that they see.
 template <class T, int Dim>
 __global__ void __launch_bounds__(kThreads) dq_kernel(const __grid_constant__ Problem p) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   constexpr int R = Tiles<C, Dim>::R, B = 16 * R, Cols = Dim / 16;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -115,6 +117,7 @@ __global__ void __launch_bounds__(kThreads) dq_kernel(const __grid_constant__ Pr
 // dk and dv of a tile of keys: over the queries, head by head of the group, that see them.
 template <class T, int Dim>
 __global__ void __launch_bounds__(kThreads) dkv_kernel(const __grid_constant__ Problem p) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   constexpr int R = Tiles<C, Dim>::R, B = 16 * R, Cols = Dim / 16;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -183,6 +186,7 @@ struct MaskGradient {
 // A tile of the mask's gradient: over everything that it was broadcast along.
 template <class T, int Dim>
 __global__ void __launch_bounds__(kThreads) dmask_kernel(const __grid_constant__ Problem p, MaskGradient m) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   constexpr int R = Tiles<C, Dim>::R, B = 16 * R;
   extern __shared__ __align__(16) unsigned char memory[];

@@ -14,6 +14,7 @@ namespace {
 
 template <class T, int Dim>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ Problem p) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   constexpr int RQ = Tiles<C, Dim>::RQ, RK = Tiles<C, Dim>::RK, BQ = 16 * RQ, BK = 16 * RK, Cols = Dim / 16;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -141,8 +142,8 @@ void forward_cuda(const Forward& f) {
     using T = typename decltype(tag)::type;
     using Sizes = Tiles<compute_t<T>, decltype(dim)::value>;
     const std::int64_t blocks = gpu::ceil_div(p.queries, 16 * Sizes::RQ) * p.batch * p.heads;
-    gpu::launch(kName, forward_kernel<T, decltype(dim)::value>, dim3(gpu::blocks_for(kName, blocks, 1)),
-                dim3(kThreads), Sizes::kForward, p);
+    gpu::launch_waiting(kName, forward_kernel<T, decltype(dim)::value>,
+                        dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads), Sizes::kForward, p);
   });
 }
 
@@ -164,17 +165,17 @@ void backward_cuda(const Backward& b) {
     using Sizes = Tiles<C, d>;
     constexpr int tile = 16 * Sizes::R;
     const std::int64_t rows = p.batch * p.heads * p.queries;
-    gpu::launch(kName, delta_kernel<T>, dim3(gpu::blocks_for(kName, rows, kThreads / 32)), dim3(kThreads), 0,
-                p);
+    gpu::launch_waiting(kName, delta_kernel<T>, dim3(gpu::blocks_for(kName, rows, kThreads / 32)),
+                        dim3(kThreads), 0, p);
     if (b.needs(0)) {
       const std::int64_t blocks = gpu::ceil_div(p.queries, tile) * p.batch * p.heads;
-      gpu::launch(kName, dq_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
-                  Sizes::kBackward, p);
+      gpu::launch_waiting(kName, dq_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
+                          Sizes::kBackward, p);
     }
     if (b.needs(1) || b.needs(2)) {
       const std::int64_t blocks = gpu::ceil_div(p.keys, tile) * p.batch * p.kv_heads;
-      gpu::launch(kName, dkv_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
-                  Sizes::kBackward, p);
+      gpu::launch_waiting(kName, dkv_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
+                          Sizes::kBackward, p);
     }
     if (b.needs(3)) {
       Shape full = mask.shape();
@@ -183,8 +184,8 @@ void backward_cuda(const Backward& b) {
       const MaskGradient m{full[0], full[1], full[2], full[3], sums.raw_data()};
       const std::int64_t blocks =
           gpu::ceil_div(m.queries, tile) * gpu::ceil_div(m.keys, tile) * m.batch * m.heads;
-      gpu::launch(kName, dmask_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
-                  Sizes::kBackward, p, m);
+      gpu::launch_waiting(kName, dmask_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
+                          Sizes::kBackward, p, m);
       set_summed_grad(b, 3, sums);
     }
   });

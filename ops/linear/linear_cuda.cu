@@ -18,6 +18,7 @@ struct Formulas : elementwise::Table<void, elementwise::Row<Rectified>, elementw
 // Writes the bias into every row of y, so that the product can be added to it.
 template <class T>
 __global__ void __launch_bounds__(256) bias_kernel(const T* bias, T* y, long long n, long long total) {
+  gpu::wait_for_previous();
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; e < total; e += step)
     y[e] = bias[e % n];
@@ -27,6 +28,7 @@ __global__ void __launch_bounds__(256) bias_kernel(const T* bias, T* y, long lon
 constexpr int kCols = 16, kRowLanes = 64;
 __global__ void __launch_bounds__(kCols* kRowLanes)
     gated_sums_kernel(const float* g, const float* y, float* out, int rows, int cols, float* sums, bool add) {
+  gpu::wait_for_previous();
   __shared__ float partial[kRowLanes][kCols];
   const int col = static_cast<int>(blockIdx.x) * kCols + static_cast<int>(threadIdx.x);
   const int lane = static_cast<int>(threadIdx.y);
@@ -51,9 +53,9 @@ __global__ void __launch_bounds__(kCols* kRowLanes)
 
 void write_bias(const Tensor& bias, const Tensor& y) {
   visit_floating("linear", y.dtype(), [&]<class T>(TypeTag<T>) {
-    gpu::launch("linear", bias_kernel<T>, gpu::grid_stride_blocks(y.numel(), 256), 256, 0,
-                static_cast<const T*>(bias.raw_data()), static_cast<T*>(y.raw_data()), bias.numel(),
-                y.numel());
+    gpu::launch_waiting("linear", bias_kernel<T>, gpu::grid_stride_blocks(y.numel(), 256), 256, 0,
+                        static_cast<const T*>(bias.raw_data()), static_cast<T*>(y.raw_data()), bias.numel(),
+                        y.numel());
   });
 }
 
@@ -149,9 +151,10 @@ void linear_relu_backward_cuda(const Backward& b) {
     if (!sums)
       return elementwise::run_cuda(b.op.name, elementwise::gradient_kernels<Passed, Formulas>(), out, inputs,
                                    {});
-    gpu::launch(b.op.name, gated_sums_kernel, gpu::blocks_for(b.op.name, cols, kCols), dim3(kCols, kRowLanes),
-                0, f32_or_null(*inputs[0]), f32_or_null(*inputs[1]), f32_or_null(out), static_cast<int>(rows),
-                static_cast<int>(cols), f32_or_null(b.grad_in(2)), b.accumulate(2));
+    gpu::launch_waiting(b.op.name, gated_sums_kernel, gpu::blocks_for(b.op.name, cols, kCols),
+                        dim3(kCols, kRowLanes), 0, f32_or_null(*inputs[0]), f32_or_null(*inputs[1]),
+                        f32_or_null(out), static_cast<int>(rows), static_cast<int>(cols),
+                        f32_or_null(b.grad_in(2)), b.accumulate(2));
   };
   through_relu(b, pass, [&](const Backward& through) {
     Backward rest = through;

@@ -196,6 +196,7 @@ TEST_CASE("linear and linear_relu of small layers on the GPU, in any layout", "[
                                         {128, 512, 10},
                                         {200, 130, 260},
                                         {1, 784, 10},
+                                        {20, 1501, 30},
                                         {5, 1, 1},
                                         {31, 33, 65},
                                         {300, 9, 400},

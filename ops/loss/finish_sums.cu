@@ -6,7 +6,8 @@ namespace ct::loss {
 namespace {
 
 template <class T>
-__global__ void finish_kernel(const compute_t<T>* partial, int count, Sums<T> sums) {
+__global__ void finish_loss_kernel(const compute_t<T>* partial, int count, Sums<T> sums) {
+  gpu::wait_for_previous();
   compute_t<T> total = 0, weights = 0;
   for (int i = threadIdx.x; i < count; i += blockDim.x) {
     total += partial[2 * i];
@@ -19,7 +20,7 @@ __global__ void finish_kernel(const compute_t<T>* partial, int count, Sums<T> su
 
 template <class T>
 void finish_sums(const char* op, const compute_t<T>* partial, unsigned count, const Sums<T>& sums) {
-  gpu::launch(op, finish_kernel<T>, 1, kReduceThreads, 0, partial, count, sums);
+  gpu::launch_waiting(op, finish_loss_kernel<T>, 1, kReduceThreads, 0, partial, count, sums);
 }
 
 template void finish_sums(const char*, const float*, unsigned, const Sums<float>&);

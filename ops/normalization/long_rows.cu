@@ -11,8 +11,10 @@ constexpr int kSumRows = 16;  // threads that share a column in the sums over ro
 // out (+)= the sum of `count` partial sums per column; blockIdx.y chooses dweight or dbias. blockDim = (32,
 // kSumRows).
 template <class T>
-__global__ void finish_kernel(const compute_t<T>* first, const compute_t<T>* second, int count, int columns,
-                              T* first_out, T* second_out, bool first_adds, bool second_adds) {
+__global__ void finish_norms_kernel(const compute_t<T>* first, const compute_t<T>* second, int count,
+                                    int columns, T* first_out, T* second_out, bool first_adds,
+                                    bool second_adds) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   __shared__ C shared[kSumRows][33];
   const C* from = blockIdx.y ? second : first;
@@ -35,6 +37,7 @@ __global__ void finish_kernel(const compute_t<T>* first, const compute_t<T>* sec
 
 template <class T, class L>
 __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T, L> a) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   const rows::LoopShare share({a.rows, a.columns, 1});
   const T* x = a.x;
@@ -72,6 +75,7 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
 
 template <class T, class L>
 __global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows<T, L> a) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   const rows::LoopShare share({a.rows, a.columns, 1});
   const C mean = a.mean ? a.mean[blockIdx.x] : C(0), rstd = a.scale(blockIdx.x, a.mean);
@@ -98,6 +102,7 @@ __global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows
 // The partial sums of 32 columns over the rows of slab blockIdx.y. blockDim = (32, kSumRows).
 template <class T, class L>
 __global__ void long_sums(const BackwardRows<T, L> a) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   __shared__ C shared[2][kSumRows][33];
   const int column = static_cast<int>(blockIdx.x) * 32 + threadIdx.x;
@@ -133,8 +138,8 @@ template <class T, class L>
 void run_long_backward(const char* op, const BackwardRows<T, L>& a, unsigned slabs) {
   if (a.wants_dx()) rows::launch_loop(op, long_backward<T, L>, {a.rows, a.columns, 1}, a);
   if (a.dweight || a.dbias)
-    gpu::launch(op, long_sums<T, L>, dim3(static_cast<unsigned>(gpu::ceil_div(a.columns, 32)), slabs),
-                dim3(32, kSumRows), 0, a);
+    gpu::launch_waiting(op, long_sums<T, L>, dim3(static_cast<unsigned>(gpu::ceil_div(a.columns, 32)), slabs),
+                        dim3(32, kSumRows), 0, a);
 }
 
 #define CT_LONG_ROWS(T, L)                                               \
@@ -152,10 +157,11 @@ void finish_sums(const BackwardCall& call, const void* dweight, const void* dbia
   const auto columns = static_cast<int>(call.layout.columns);
   visit_floating(call.op, call.x.dtype(), [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
-    gpu::launch(call.op, finish_kernel<T>, dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), 2),
-                dim3(32, kSumRows), 0, static_cast<const C*>(dweight), static_cast<const C*>(dbias),
-                static_cast<int>(count), columns, pointer<T>(call.dweight), pointer<T>(call.dbias),
-                call.accumulate_weight, call.accumulate_bias);
+    gpu::launch_waiting(call.op, finish_norms_kernel<T>,
+                        dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), 2), dim3(32, kSumRows), 0,
+                        static_cast<const C*>(dweight), static_cast<const C*>(dbias), static_cast<int>(count),
+                        columns, pointer<T>(call.dweight), pointer<T>(call.dbias), call.accumulate_weight,
+                        call.accumulate_bias);
   });
 }
 

@@ -73,8 +73,9 @@ void launch_forward(const ForwardCall& call) {
   if constexpr (gpu::kFastShapes<T>) {
     const int together = warps.count == 1 ? 4 : 1;
     with_kernel<T, L, false>(warps.loads, [&](auto loads) {
-      gpu::launch(call.op, rows_forward<kCentered, T, L, loads()>, gpu::blocks_for(call.op, rows, together),
-                  dim3(static_cast<unsigned>(32 * warps.count), static_cast<unsigned>(together)), 0, a);
+      gpu::launch_waiting(
+          call.op, rows_forward<kCentered, T, L, loads()>, gpu::blocks_for(call.op, rows, together),
+          dim3(static_cast<unsigned>(32 * warps.count), static_cast<unsigned>(together)), 0, a);
     });
   }
 }
@@ -123,8 +124,8 @@ void launch_backward(const BackwardCall& call) {
               ? static_cast<std::size_t>(together / 2) * 32 * static_cast<std::size_t>(warps.count) *
                     static_cast<std::size_t>(loads() * gpu::Vector<T>::size) * sizeof(C)
               : 0;
-      gpu::launch(call.op, rows_backward<kCentered, T, L, loads()>, blocks,
-                  dim3(static_cast<unsigned>(32 * warps.count), together), memory, a);
+      gpu::launch_waiting(call.op, rows_backward<kCentered, T, L, loads()>, blocks,
+                          dim3(static_cast<unsigned>(32 * warps.count), together), memory, a);
     });
   }
   if (want_weight || want_bias) finish_sums(call, a.dweight, a.dbias, blocks);

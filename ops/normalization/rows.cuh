@@ -98,6 +98,7 @@ __device__ __forceinline__ rows::Share<N, kLoads> share_of(int columns) {
 // blockDim = (threads of a row, rows): several rows only if each belongs to one warp.
 template <bool kCentered, class T, class L, int kLoads>
 __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   using Pack = gpu::Vector<T>;
   constexpr int N = Pack::size;
@@ -210,6 +211,7 @@ __device__ __forceinline__ void sum_rows_of_block(C (&values)[kCount], C* memory
 // blockDim = (threads of a row, rows), kBackwardWarps warps in all.
 template <bool kCentered, class T, class L, int kLoads>
 __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T, L> a) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   using Pack = gpu::Vector<T>;
   constexpr int N = Pack::size;

@@ -92,20 +92,26 @@ void for_blocks(const Elements<C>& elements, const void* g, std::int64_t begin, 
   }
 }
 
-/// Replaces every element x of every gradient by f(x).
+/// Replaces elements x of a gradient by f(x).
+template <class C, class F>
+void change_piece(const Elements<C>& elements, const Entry& e, std::int64_t begin, std::int64_t end, F f) {
+  alignas(64) C values[kBlock];
+  for (std::int64_t at = begin; at < end; at += kBlock) {
+    const std::int64_t n = std::min(kBlock, end - at);
+    C* x = elements.narrow() ? values : static_cast<C*>(e.grad) + at;
+    if (elements.narrow()) elements.widen(e.grad, at, n, x);
+    for (std::int64_t i = 0; i < n; ++i) x[i] = f(x[i]);
+    if (elements.narrow()) elements.round(x, n, e.grad, at);
+  }
+}
+
+/// The same of every gradient.
 template <class F>
 void change_all(const char* op, DType dtype, std::span<const Entry> entries, F f) {
   const auto starts = lay_out(entries);
   visit_elements(op, dtype, [&]<class C>(const Elements<C>& elements) {
     for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
-      alignas(64) C values[kBlock];
-      for (std::int64_t at = begin; at < end; at += kBlock) {
-        const std::int64_t n = std::min(kBlock, end - at);
-        C* x = elements.narrow() ? values : static_cast<C*>(e.grad) + at;
-        if (elements.narrow()) elements.widen(e.grad, at, n, x);
-        for (std::int64_t i = 0; i < n; ++i) x[i] = f(x[i]);
-        if (elements.narrow()) elements.round(x, n, e.grad, at);
-      }
+      change_piece(elements, e, begin, end, f);
     });
   });
 }

@@ -67,6 +67,20 @@ inline std::int64_t element_total(std::span<const Entry> entries) {
   return total;
 }
 
+/// True for the last of `blocks` that comes here: what the others have read it may change, what they have written it may
+/// read. `done` is 0 between.
+__device__ __forceinline__ bool is_last(unsigned* done, unsigned blocks) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicInc(done, blocks - 1) == blocks - 1;
+    if (last) __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+
 /// Fills tables of type T with make_row(entry) and calls run(table, blocks) for each. With kEmpty entries without elements
 /// have a row, too, and a table of such has one block.
 template <class T, bool kEmpty = false, class MakeRow, class Run>

@@ -253,7 +253,7 @@ struct ScaleRule : ScaleAttrs {
 
 // ---- Inputs of a step: the shared ones, then each parameter with its own ---------------------------------
 
-inline constexpr std::size_t kFoundInf = 0, kInverseScale = 1, kLr = 2, kSteps = 3, kShared = 4;
+inline constexpr std::size_t kFoundInf = 0, kInverseScale = 1, kLr = 2, kSteps = 3, kNorm = 4, kShared = 5;
 /// Places in a parameter's turn.
 inline constexpr std::size_t kParam = 0, kGrad = 1, kMaster = 2, kFirstMoment = 3;
 /// Inputs that each parameter has; moments that a rule's attributes do without are undefined.
@@ -298,6 +298,14 @@ CT_UPDATE_HD Rule at_rate(Rule rule, const double* lr) {
   if (lr) rule.lr *= *lr;
   return rule;
 }
+/// The factor that clips gradients of a norm, in memory, to max_norm: at most 1, which no norm gives, too. NaN for a NaN.
+CT_UPDATE_HD double clip_factor(double max_norm, const void* norm, bool f64) {
+  if (!norm) return 1;
+  const double length =
+      f64 ? *static_cast<const double*>(norm) : static_cast<double>(*static_cast<const float*>(norm));
+  const double factor = max_norm / (length + 1e-6);
+  return factor >= 1 ? 1 : factor;
+}
 /// Numbers of a parameter's next step.
 template <class Rule>
 CT_UPDATE_HD void next_scales(const Rule& rule, const std::int64_t* step, double (&scale)[2]) {
@@ -318,6 +326,18 @@ inline std::span<const many::Entry> average_entries(const Forward& call) {
     many::Entry& e = entries.emplace_back();
     e.param = call.inputs[at]->raw_data();
     e.grad = call.inputs[at + 1]->raw_data();
+    e.count = call.inputs[at]->numel();
+  }
+  return entries;
+}
+
+/// The entries of round_all: `param` is the target, `grad` the source.
+inline std::span<const many::Entry> round_entries(const Forward& call) {
+  std::vector<many::Entry>& entries = many::scratch_entries();
+  for (std::size_t at = 0; at < call.inputs.size(); at += 2) {
+    many::Entry& e = entries.emplace_back();
+    e.grad = call.inputs[at]->raw_data();
+    e.param = call.inputs[at + 1]->raw_data();
     e.count = call.inputs[at]->numel();
   }
   return entries;

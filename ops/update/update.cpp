@@ -12,6 +12,7 @@ CT_UPDATE_RULES(CT_UPDATE_OP)
 CT_KERNEL_TABLES(gradients)
 CT_KERNEL_TABLES(loss_scale)
 CT_KERNEL_TABLES(average_step)
+CT_KERNEL_TABLES(round_all)
 
 namespace update {
 namespace {
@@ -41,8 +42,8 @@ template <std::size_t N>
 consteval auto step_inputs(const char* const (&moments)[N]) {
   std::array<InputDef, kShared + kFirstMoment + N + 1> inputs{
       optional(constant("found_inf")), optional(constant("inverse_scale")), optional(constant("lr")),
-      optional(written("steps")),      optional(written("param")),          optional(constant("grad")),
-      optional(written("master"))};
+      optional(written("steps")),      optional(constant("norm")),          optional(written("param")),
+      optional(constant("grad")),      optional(written("master"))};
   for (std::size_t m = 0; m < N; ++m) inputs[kShared + kFirstMoment + m] = optional(written(moments[m]));
   inputs.back() = again(kFirstMoment + N);
   return inputs;
@@ -55,20 +56,21 @@ void infer_nothing(Infer&) {}
 constexpr auto kSgdInputs = step_inputs({"momentum_buffer"});
 constexpr AttrDef kSgdAttributes[] = {
     CT_ATTRIBUTE(SgdAttrs, lr),           CT_ATTRIBUTE(SgdAttrs, momentum), CT_ATTRIBUTE(SgdAttrs, dampening),
-    CT_ATTRIBUTE(SgdAttrs, weight_decay), CT_ATTRIBUTE(SgdAttrs, nesterov),
+    CT_ATTRIBUTE(SgdAttrs, weight_decay), CT_ATTRIBUTE(SgdAttrs, nesterov), CT_ATTRIBUTE(SgdAttrs, max_norm),
 };
 constexpr auto kAdamInputs = step_inputs({"exp_avg", "exp_avg_sq", "max_exp_avg_sq"});
 constexpr AttrDef kAdamAttributes[] = {
     CT_ATTRIBUTE(AdamAttrs, lr),           CT_ATTRIBUTE(AdamAttrs, beta1),
     CT_ATTRIBUTE(AdamAttrs, beta2),        CT_ATTRIBUTE(AdamAttrs, eps),
     CT_ATTRIBUTE(AdamAttrs, weight_decay), CT_ATTRIBUTE(AdamAttrs, decoupled),
-    CT_ATTRIBUTE(AdamAttrs, amsgrad),
+    CT_ATTRIBUTE(AdamAttrs, amsgrad),      CT_ATTRIBUTE(AdamAttrs, max_norm),
 };
 constexpr auto kRmspropInputs = step_inputs({"square_avg", "momentum_buffer", "grad_avg"});
 constexpr AttrDef kRmspropAttributes[] = {
     CT_ATTRIBUTE(RmspropAttrs, lr),       CT_ATTRIBUTE(RmspropAttrs, alpha),
     CT_ATTRIBUTE(RmspropAttrs, eps),      CT_ATTRIBUTE(RmspropAttrs, weight_decay),
     CT_ATTRIBUTE(RmspropAttrs, momentum), CT_ATTRIBUTE(RmspropAttrs, centered),
+    CT_ATTRIBUTE(RmspropAttrs, max_norm),
 };
 constexpr auto kAdagradInputs = step_inputs({"sum"});
 constexpr AttrDef kAdagradAttributes[] = {
@@ -77,17 +79,18 @@ constexpr AttrDef kAdagradAttributes[] = {
     CT_ATTRIBUTE(AdagradAttrs, eps),
     CT_ATTRIBUTE(AdagradAttrs, weight_decay),
     CT_ATTRIBUTE(AdagradAttrs, initial_accumulator_value),
+    CT_ATTRIBUTE(AdagradAttrs, max_norm),
 };
 constexpr auto kLionInputs = step_inputs({"exp_avg"});
 constexpr AttrDef kLionAttributes[] = {
-    CT_ATTRIBUTE(LionAttrs, lr),
-    CT_ATTRIBUTE(LionAttrs, beta1),
-    CT_ATTRIBUTE(LionAttrs, beta2),
-    CT_ATTRIBUTE(LionAttrs, weight_decay),
+    CT_ATTRIBUTE(LionAttrs, lr),           CT_ATTRIBUTE(LionAttrs, beta1),    CT_ATTRIBUTE(LionAttrs, beta2),
+    CT_ATTRIBUTE(LionAttrs, weight_decay), CT_ATTRIBUTE(LionAttrs, max_norm),
 };
 
 constexpr InputDef kNormInputs[] = {all(constant("grads"))};
-constexpr OutputDef kNorm[] = {{.name = "norm", .gradient = false}};
+// The second one a call may leave out: a counter, 0 between calls, by which a GPU makes the norm in one launch.
+constexpr OutputDef kNormOutputs[] = {{.name = "norm", .gradient = false},
+                                      {.name = "done", .gradient = false}};
 constexpr AttrDef kNormAttributes[] = {CT_ATTRIBUTE(NormAttrs, p)};
 constexpr InputDef kClipInputs[] = {constant("norm"), all(written("grads"))};
 constexpr AttrDef kClipAttributes[] = {CT_ATTRIBUTE(ClipAttrs, max_norm)};
@@ -105,6 +108,8 @@ constexpr InputDef kAverageInputs[] = {optional(written("updates")), written("av
                                        again(2)};
 constexpr AttrDef kAverageAttributes[] = {CT_ATTRIBUTE(AverageAttrs, decay),
                                           CT_ATTRIBUTE(AverageAttrs, warmup)};
+
+constexpr InputDef kRoundInputs[] = {constant("source"), written("target"), again(2)};
 
 constexpr OpDef in_place(const char* name, const char* formula, std::span<const InputDef> inputs,
                          std::span<const AttrDef> attributes, const KernelTables& kernels) {
@@ -141,7 +146,7 @@ constexpr OpDef k_total_norm = checked({
     .name = "total_norm",
     .formula = "norm = (sum |g|^p)^(1/p) of all elements of all gradients",
     .inputs = kNormInputs,
-    .outputs = kNorm,
+    .outputs = kNormOutputs,
     .attributes = kNormAttributes,
     .infer = infer_nothing,
     .kernels = &kernel_tables::gradients,
@@ -160,6 +165,9 @@ constexpr OpDef k_update_scale =
 constexpr OpDef k_average_step =
     checked(in_place("average_step", "average += (1 - decay) (value - average)", kAverageInputs,
                      kAverageAttributes, kernel_tables::average_step));
+
+constexpr OpDef k_round_all = checked(
+    in_place("round_all", "target = source, rounded to 16 bits", kRoundInputs, {}, kernel_tables::round_all));
 
 }  // namespace update
 

@@ -8,34 +8,38 @@
 
 namespace ct::update {
 
-// The lr of a step is the learning rate, or a factor on that in the input lr.
+// The lr of a step is the learning rate, or a factor on that in the input lr. Its max_norm is that of clip_to_norm, for a step
+// that has the input norm and clips the gradients by itself; without one it means nothing.
 
 /// Attributes of sgd_step.
 struct SgdAttrs {
   double lr = 0, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
+  double max_norm = 0;
 };
 
 /// Attributes of adam_step; AdamW's weight decay is decoupled.
 struct AdamAttrs {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   bool decoupled = false, amsgrad = false;
+  double max_norm = 0;
 };
 
 /// Attributes of rmsprop_step.
 struct RmspropAttrs {
   double lr = 0, alpha = 0, eps = 0, weight_decay = 0, momentum = 0;
   bool centered = false;
+  double max_norm = 0;
 };
 
 /// Attributes of adagrad_step.
 struct AdagradAttrs {
-  double lr = 0, lr_decay = 0, eps = 0, weight_decay = 0, initial_accumulator_value = 0;
+  double lr = 0, lr_decay = 0, eps = 0, weight_decay = 0, initial_accumulator_value = 0, max_norm = 0;
 };
 
 /// Attributes of lion_step.
 struct LionAttrs {
-  double lr = 0, beta1 = 0, beta2 = 0, weight_decay = 0;
+  double lr = 0, beta1 = 0, beta2 = 0, weight_decay = 0, max_norm = 0;
 };
 
 /// Attributes of total_norm: p of the p-norm, which may be infinity.

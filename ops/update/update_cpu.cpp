@@ -69,14 +69,22 @@ void update_piece(const Elements<C>& elements, const Entry& e, std::int64_t begi
 }
 
 template <class C>
-void update_all(const Elements<C>& elements, std::span<const Entry> entries, float scale, Step<C> step) {
+void update_all(const Elements<C>& elements, std::span<const Entry> entries, float scale, double clip,
+                Step<C> step) {
   const auto starts = lay_out(entries);
   for_pieces(
       entries, starts,
       [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
+        if (clip != 1)
+          change_piece(elements, e, begin, end, [c = static_cast<C>(clip)](C x) { return x * c; });
         update_piece(elements, e, begin, end, scale, step);
       },
       update_chunk(starts.back()));
+}
+
+double norm_factor(double max_norm, const Tensor& norm) {
+  if (!norm.defined()) return 1;
+  return clip_factor(max_norm, norm.raw_data(), norm.dtype() == DType::f64);
 }
 
 template <class Rule, class Attrs>
@@ -85,6 +93,7 @@ void step_cpu(const Forward& call) {
   if (found_inf && *found_inf != 0) return;
   const float* const inverse_scale = optional_number(call, kInverseScale);
   const Rule rule = at_rate(Rule{call.attrs<Attrs>()}, optional_number<double>(call, kLr));
+  const double clip = norm_factor(rule.max_norm, *call.inputs[kNorm]);
   std::vector<Entry>& entries = step_entries(call, rule);
   for (Entry *e = entries.data(), *end = e + entries.size(), *before = nullptr; e != end; before = e++) {
     // Nearly always the parameter before has made as many steps.
@@ -102,7 +111,7 @@ void step_cpu(const Forward& call) {
         };
         update_run<kMoments>(params, grads, moment(0), moment(1), moment(2), n, e, constants);
       };
-      update_all<C>(elements, entries, inverse_scale ? *inverse_scale : 1, step);
+      update_all<C>(elements, entries, inverse_scale ? *inverse_scale : 1, clip, step);
     };
     rule.moment_count() == Rule::kFewest ? run.template operator()<Rule::kFewest>()
                                          : run.template operator()<Rule::kMost>();
@@ -183,10 +192,8 @@ void norm_cpu(const Forward& call) {
 }
 
 void clip_to_norm_cpu(const Forward& call) {
-  const Tensor& norm = call.in(0);
-  const double length = norm.dtype() == DType::f64 ? *norm.data<double>() : *norm.data<float>();
-  const double factor = call.attrs<ClipAttrs>().max_norm / (length + 1e-6);
-  if (factor >= 1) return;  // not so for NaN
+  const double factor = norm_factor(call.attrs<ClipAttrs>().max_norm, call.in(0));
+  if (factor == 1) return;
   by_dtype(call.inputs.subspan(1), [&](DType dtype, std::span<const Entry> entries) {
     change_all(call.op.name, dtype, entries,
                [factor](auto x) { return x * static_cast<decltype(x)>(factor); });
@@ -253,6 +260,15 @@ void average_cpu(const Forward& call) {
   if (updates) ++*updates;
 }
 
+void round_cpu(const Forward& call) {
+  const Elements<float> elements{call.in(1).dtype()};
+  const auto entries = round_entries(call);
+  for_pieces(entries, lay_out(entries),
+             [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
+               elements.round(static_cast<const float*>(e.grad) + begin, end - begin, e.param, begin);
+             });
+}
+
 }  // namespace
 }  // namespace ct::update
 
@@ -269,3 +285,4 @@ CT_KERNELS(cpu, gradients, forward_only("total_norm", update::norm_cpu),
 CT_KERNELS(cpu, loss_scale, forward_only("unscale", update::unscale_cpu),
            forward_only("update_scale", update::update_scale_cpu))
 CT_KERNELS(cpu, average_step, forward_only("average_step", update::average_cpu))
+CT_KERNELS(cpu, round_all, forward_only("round_all", update::round_cpu))

@@ -12,12 +12,14 @@ namespace {
 
 using namespace many;
 
-// Numbers in device memory, or null: whether a step is made at all, a factor on every gradient, the learning rate, and a
-// counter of blocks, 0 between launches.
+// Numbers in device memory, or null: whether a step is made at all, a factor on every gradient, the learning rate, the norm
+// that gradients are clipped by, and a counter of blocks, 0 between launches.
 struct StepState {
   const float* found_inf;
   const float* scale;
   const double* lr;
+  const void* norm;
+  bool f64_norm;
   unsigned* done;
 };
 
@@ -35,21 +37,28 @@ __device__ __forceinline__ double scaled(double g, double factor) { return __dmu
 template <class T, int kMoments, bool kMaster, int kWide, class Constants>
 __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin, std::int64_t end,
                                              const Constants& constants, compute_t<T> a, compute_t<T> b,
-                                             compute_t<T> factor, bool f16) {
+                                             compute_t<T> factor, compute_t<T> clip, bool f16) {
   using C = compute_t<T>;
   using M = moment_t<T>;
   using P = std::conditional_t<kMaster, C, T>;
   P* const params = static_cast<P*>(e.param);
-  const T* const grads = static_cast<const T*>(e.grad);
+  T* const grads = static_cast<T*>(e.grad);
   for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < end;
        i += kThreads * kWide) {
-    const auto grad = gpu::Vector<T, kWide>::load_streaming(grads + i);
+    auto grad = gpu::Vector<T, kWide>::load_streaming(grads + i);
     const auto param = gpu::Vector<P, kWide>::load(params + i);
     C g[kWide], p[kWide], moments[kMoments > 0 ? kMoments : 1][kWide];
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
       gpu::Vector<M, kWide>::load(static_cast<const M*>(e.moments[k]) + i).to_compute(moments[k]);
     gpu::unpack(grad, f16, g);
+    if (clip != C(1)) {
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) g[j] = scaled(g[j], clip);
+      grad = gpu::pack<T>(g, f16);
+      grad.store(grads + i);
+      gpu::unpack(grad, f16, g);
+    }
     gpu::unpack(param, f16, p);
 #pragma unroll
     for (int j = 0; j < kWide; ++j) {
@@ -70,47 +79,38 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
   }
 }
 
-// True for the last of `blocks` that comes here: the others have read by then what it is to change. `done` is 0 between.
-__device__ __forceinline__ bool is_last(unsigned* done, unsigned blocks) {
-  __shared__ bool last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicInc(done, blocks - 1) == blocks - 1;
-  }
-  __syncthreads();
-  return last;
-}
-
 template <class T, int kMoments, bool kMaster, class TableT, class Rule>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const __grid_constant__ TableT table, const Rule rule, const StepState state, bool f16) {
   using C = compute_t<T>;
   using P = std::conditional_t<kMaster, C, T>;
+  gpu::wait_for_previous();
   if (state.found_inf && *state.found_inf != 0) return;
   const Piece piece = piece_of(table, blockIdx.x);
   const Entry& e = table.rows[piece.row];
   // The step's numbers, in f64, are one thread's work: many GPUs have few units for that.
   __shared__ decltype(rule.template constants<C>()) shared_constants;
-  __shared__ C shared_scale[2];
+  __shared__ C shared_scale[3];
   if (threadIdx.x == 0) {
     const Rule now = at_rate(rule, state.lr);
     shared_constants = now.template constants<C>();
     double scale[2];
     next_scales(now, e.step, scale);
     shared_scale[0] = static_cast<C>(scale[0]), shared_scale[1] = static_cast<C>(scale[1]);
+    shared_scale[2] = static_cast<C>(clip_factor(rule.max_norm, state.norm, state.f64_norm));
   }
   __syncthreads();
   const auto constants = shared_constants;
-  const C factor = state.scale ? *state.scale : 1.f, a = shared_scale[0], b = shared_scale[1];
+  const C factor = state.scale ? *state.scale : 1.f, a = shared_scale[0], b = shared_scale[1],
+          clip = shared_scale[2];
   constexpr int kWide = kWidth<T>;
   bool wide = aligned_to(e.param, sizeof(P) * kWide) && aligned_to(e.grad, sizeof(T) * kWide);
   if constexpr (kMaster) wide &= aligned_to(e.copy, sizeof(T) * kWide);
 #pragma unroll
   for (int k = 0; k < kMoments; ++k) wide &= aligned_to(e.moments[k], sizeof(moment_t<T>) * kWide);
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-  update_range<T, kMoments, kMaster, kWide>(e, piece.begin, middle, constants, a, b, factor, f16);
-  update_range<T, kMoments, kMaster, 1>(e, middle, piece.end, constants, a, b, factor, f16);
+  update_range<T, kMoments, kMaster, kWide>(e, piece.begin, middle, constants, a, b, factor, clip, f16);
+  update_range<T, kMoments, kMaster, 1>(e, middle, piece.end, constants, a, b, factor, clip, f16);
   if (!state.done || !is_last(state.done, gridDim.x)) return;
   for (int k = static_cast<int>(threadIdx.x); k < table.size; k += kThreads) ++*table.rows[k].step;
 }
@@ -121,8 +121,8 @@ void launch_updates(const char* op, std::span<const Entry> entries, const Rule& 
   for_tables<TableT, true>(
       entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
       [&](const TableT& table, int blocks) {
-        gpu::launch(op, update_kernel<T, kMoments, kMaster, TableT, Rule>,
-                    dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, table, rule, state, f16);
+        gpu::launch_waiting(op, update_kernel<T, kMoments, kMaster, TableT, Rule>,
+                            dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, table, rule, state, f16);
       });
 }
 
@@ -147,8 +147,13 @@ void step_cuda(const Forward& call) {
       steps.defined()
           ? reinterpret_cast<unsigned*>(optional_number<std::int64_t>(call, kSteps) + steps.numel() - 1)
           : nullptr;
-  const StepState state{optional_number(call, kFoundInf), optional_number(call, kInverseScale),
-                        optional_number<double>(call, kLr), done};
+  const Tensor& norm = *call.inputs[kNorm];
+  const StepState state{optional_number(call, kFoundInf),
+                        optional_number(call, kInverseScale),
+                        optional_number<double>(call, kLr),
+                        optional_number<void>(call, kNorm),
+                        norm.defined() && norm.dtype() == DType::f64,
+                        done};
   const DType dtype = step_dtype<Rule>(call);
   gpu::visit_widths(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -188,6 +193,7 @@ template <class T, class TableT>
 __global__ void __launch_bounds__(kThreads)
     lerp_kernel(const __grid_constant__ TableT table, const AverageAttrs attrs, std::int64_t* updates,
                 unsigned all_blocks, bool f16) {
+  gpu::wait_for_previous();
   __shared__ Lerp<compute_t<T>> shared_lerp;
   if (threadIdx.x == 0) shared_lerp = Lerp<compute_t<T>>(next_weight(attrs, updates));
   __syncthreads();
@@ -216,11 +222,52 @@ void average_cuda(const Forward& call) {
     for_tables<SmallTable>(
         entries, chunk, [](const Entry& e) { return e; },
         [&](const SmallTable& table, int blocks) {
-          gpu::launch(call.op.name, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)),
-                      dim3(kThreads), 0, table, call.attrs<AverageAttrs>(),
-                      optional_number<std::int64_t>(call, 0), all_blocks, dtype == DType::f16);
+          gpu::launch_waiting(call.op.name, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)),
+                              dim3(kThreads), 0, table, call.attrs<AverageAttrs>(),
+                              optional_number<std::int64_t>(call, 0), all_blocks, dtype == DType::f16);
         });
   });
+}
+
+// ---- Rounding -------------------------------------------------------------------------------------------
+
+struct Rounded {
+  void* target;
+  const float* source;
+  std::int64_t count;
+};
+using RoundTable = Table<Rounded, 128>;
+static_assert(sizeof(RoundTable) < 4000, "more than a kernel's parameters hold");
+
+__global__ void __launch_bounds__(kThreads) round_kernel(const __grid_constant__ RoundTable table, bool f16) {
+  gpu::wait_for_previous();
+  const Piece piece = piece_of(table, blockIdx.x);
+  const Rounded& row = table.rows[piece.row];
+  BFloat16* const to = static_cast<BFloat16*>(row.target);
+  const auto range = [&]<int N>(std::integral_constant<int, N>, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * N; i < end; i += kThreads * N) {
+      float values[N];
+      gpu::Vector<float, N>::load(row.source + i).to_compute(values);
+      gpu::pack<BFloat16>(values, f16).store(to + i);
+    }
+  };
+  const bool wide = aligned_to(to, 8) && aligned_to(row.source, 16);
+  const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / 4 * 4 : piece.begin;
+  range(std::integral_constant<int, 4>{}, piece.begin, middle);
+  range(std::integral_constant<int, 1>{}, middle, piece.end);
+}
+
+void round_cuda(const Forward& call) {
+  const auto entries = round_entries(call);
+  for_tables<RoundTable>(
+      entries, chunk_size(element_total(entries)),
+      [](const Entry& e) {
+        return Rounded{e.param, static_cast<const float*>(e.grad), e.count};
+      },
+      [&](const RoundTable& table, int blocks) {
+        gpu::launch_waiting(call.op.name, round_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads),
+                            0, table, call.in(1).dtype() == DType::f16);
+      });
 }
 
 }  // namespace
@@ -234,3 +281,4 @@ CT_KERNELS(cuda, adagrad_step,
            forward_only("adagrad_step", update::step_cuda<update::AdagradRule, update::AdagradAttrs>))
 CT_KERNELS(cuda, lion_step, forward_only("lion_step", update::step_cuda<update::LionRule, update::LionAttrs>))
 CT_KERNELS(cuda, average_step, forward_only("average_step", update::average_cuda))
+CT_KERNELS(cuda, round_all, forward_only("round_all", update::round_cuda))

@@ -73,10 +73,39 @@ __device__ __forceinline__ void each_vector(const GradTable& table, bool f16, co
   range(std::integral_constant<int, 1>{}, middle, piece.end);
 }
 
+// The partial sums, added in a fixed order by one block.
+__device__ __forceinline__ void finish_norm(const double* partial, std::int64_t count, Sum kind, double power,
+                                            void* norm, bool f64) {
+  double value = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads)
+    value = combine(kind, value, __ldcg(partial + i));
+  value = block_combine(kind, value);
+  if (threadIdx.x != 0) return;
+  if (kind == Sum::squares) value = sqrt(value);
+  if (kind == Sum::powers) value = pow(value, 1 / power);
+  if (f64) {
+    *static_cast<double*>(norm) = value;
+  } else {
+    *static_cast<float*>(norm) = static_cast<float>(value);
+  }
+}
+
+// Partial sums of all launches of a call, and what becomes of them. `done` counts blocks, so that the last one finishes; null: a
+// launch behind them does.
+struct Norm {
+  double* partial;
+  std::int64_t count;
+  unsigned* done;
+  void* out;
+  bool f64;
+};
+
 // Each block writes the sum of its piece: of squares, or of what `other` says.
 template <class T, bool kSquares>
 __global__ void __launch_bounds__(kThreads)
-    norm_kernel(const __grid_constant__ GradTable table, bool f16, Sum other, double power, double* partial) {
+    norm_kernel(const __grid_constant__ GradTable table, bool f16, Sum other, double power, const Norm norm,
+                double* partial) {
+  gpu::wait_for_previous();
   const Sum kind = kSquares ? Sum::squares : other;
   double sums[kWidth<T>] = {};
   each_vector<T>(table, f16, [&]<int N>(T*, const compute_t<T>(&values)[N]) {
@@ -89,22 +118,13 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = 1; j < kWidth<T>; ++j) mine = combine(kind, mine, sums[j]);
   const double total = block_combine(kind, mine);
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
+  if (norm.done && is_last(norm.done, static_cast<unsigned>(norm.count)))
+    finish_norm(norm.partial, norm.count, kind, power, norm.out, norm.f64);
 }
 
-// One block adds the partial sums in a fixed order.
-__global__ void __launch_bounds__(kThreads) finish_norm_kernel(const double* partial, std::int64_t count,
-                                                               Sum kind, double power, void* norm, bool f64) {
-  double value = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) value = combine(kind, value, partial[i]);
-  value = block_combine(kind, value);
-  if (threadIdx.x != 0) return;
-  if (kind == Sum::squares) value = sqrt(value);
-  if (kind == Sum::powers) value = pow(value, 1 / power);
-  if (f64) {
-    *static_cast<double*>(norm) = value;
-  } else {
-    *static_cast<float*>(norm) = static_cast<float>(value);
-  }
+__global__ void __launch_bounds__(kThreads) finish_norm_kernel(const Norm norm, Sum kind, double power) {
+  gpu::wait_for_previous();
+  finish_norm(norm.partial, norm.count, kind, power, norm.out, norm.f64);
 }
 
 template <class T, class F>
@@ -122,12 +142,9 @@ __global__ void __launch_bounds__(kThreads)
     clip_kernel(const __grid_constant__ GradTable table, bool f16, const void* norm, bool f64,
                 double max_norm, double limit) {
   using C = compute_t<T>;
-  double factor = 1;
-  if (norm) {
-    const double length = f64 ? *static_cast<const double*>(norm) : *static_cast<const float*>(norm);
-    factor = max_norm / (length + 1e-6);
-    if (factor >= 1) return;  // not so for NaN
-  }
+  gpu::wait_for_previous();
+  const double factor = clip_factor(max_norm, norm, f64);
+  if (norm && factor == 1) return;
   const C scale = static_cast<C>(factor), l = static_cast<C>(limit);
   change_grads<T>(table, f16, [=](C x) {
     x *= scale;
@@ -139,6 +156,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     unscale_kernel(const __grid_constant__ GradTable table, bool f16, const float* factor, float* found_inf) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   bool bad = false;
   if (factor && *factor != 1) {
@@ -157,6 +175,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void update_scale_kernel(float* numbers, const float* found_inf, const ScaleRule rule) {
+  gpu::wait_for_previous();
   rule.update(numbers, *found_inf != 0);
 }
 
@@ -172,9 +191,10 @@ void clip(const Forward& call, std::span<const Tensor* const> grads, const Tenso
           double limit) {
   visit_gradients(grads, [&](auto tag, std::span<const Entry> entries, bool f16) {
     for_gradients(entries, [&](const GradTable& table, int n) {
-      gpu::launch(call.op.name, clip_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
-                  dim3(kThreads), 0, table, f16, norm.defined() ? norm.raw_data() : nullptr,
-                  norm.defined() && norm.dtype() == DType::f64, max_norm, limit);
+      gpu::launch_waiting(call.op.name, clip_kernel<typename decltype(tag)::type>,
+                          dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, f16,
+                          norm.defined() ? norm.raw_data() : nullptr,
+                          norm.defined() && norm.dtype() == DType::f64, max_norm, limit);
     });
   });
 }
@@ -186,7 +206,7 @@ void clip_values_cuda(const Forward& call) { clip(call, call.inputs, {}, 0, call
 
 void norm_cuda(const Forward& call) {
   const double p = call.attrs<NormAttrs>().p;
-  const Tensor& norm = call.out();
+  const Tensor& out = call.out();
   const Sum kind = p == 2          ? Sum::squares
                    : p == 1        ? Sum::magnitudes
                    : std::isinf(p) ? Sum::largest
@@ -196,20 +216,21 @@ void norm_cuda(const Forward& call) {
     const int chunk = chunk_size(element_total(entries));
     for (const Entry& e : entries) blocks += (e.count + chunk - 1) / chunk;
   });
-  const Tensor partial = Tensor::allocate({blocks}, DType::f64, norm.device());
+  const Tensor partial = Tensor::allocate({blocks}, DType::f64, out.device());
   double* next = static_cast<double*>(partial.raw_data());
+  unsigned* const done = call.outputs.size() > 1 ? static_cast<unsigned*>(call.out(1).raw_data()) : nullptr;
+  const Norm norm{next, blocks, done, out.raw_data(), out.dtype() == DType::f64};
   visit_gradients(call.inputs, [&](auto tag, std::span<const Entry> entries, bool f16) {
     using T = typename decltype(tag)::type;
     const auto kernel = kind == Sum::squares ? norm_kernel<T, true> : norm_kernel<T, false>;
     for_gradients(entries, [&](const GradTable& table, int n) {
-      gpu::launch(call.op.name, kernel, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, f16, kind,
-                  p, next);
+      gpu::launch_waiting(call.op.name, kernel, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, f16,
+                          kind, p, norm, next);
       next += n;
     });
   });
-  gpu::launch(call.op.name, finish_norm_kernel, dim3(1), dim3(kThreads), 0,
-              static_cast<const double*>(partial.raw_data()), blocks, kind, p, norm.raw_data(),
-              norm.dtype() == DType::f64);
+  if (!norm.done || blocks == 0)
+    gpu::launch_waiting(call.op.name, finish_norm_kernel, dim3(1), dim3(kThreads), 0, norm, kind, p);
 }
 
 void unscale_cuda(const Forward& call) {
@@ -217,15 +238,15 @@ void unscale_cuda(const Forward& call) {
   const float* const factor = optional_number(call, 1);
   visit_gradients(call.inputs.subspan(2), [&](auto tag, std::span<const Entry> entries, bool f16) {
     for_gradients(entries, [&](const GradTable& table, int n) {
-      gpu::launch(call.op.name, unscale_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
-                  dim3(kThreads), 0, table, f16, factor, found_inf);
+      gpu::launch_waiting(call.op.name, unscale_kernel<typename decltype(tag)::type>,
+                          dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, f16, factor, found_inf);
     });
   });
 }
 
 void update_scale_cuda(const Forward& call) {
-  gpu::launch(call.op.name, update_scale_kernel, dim3(1), dim3(1), 0, call.in(0).data<float>(),
-              static_cast<const float*>(call.in(1).raw_data()), ScaleRule{call.attrs<ScaleAttrs>()});
+  gpu::launch_waiting(call.op.name, update_scale_kernel, dim3(1), dim3(1), 0, call.in(0).data<float>(),
+                      static_cast<const float*>(call.in(1).raw_data()), ScaleRule{call.attrs<ScaleAttrs>()});
 }
 
 }  // namespace

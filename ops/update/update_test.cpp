@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/execute.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/copy/copy.h>
 #include <cotangent/ops/creation/creation.h>
@@ -40,6 +41,7 @@ struct Options {
   bool masters = false;
   double inverse_scale = 1;
   bool found_inf = false;
+  double norm = 0;  // of the gradients, as a step clips them by it; 0: none
 };
 
 template <class Rule>
@@ -47,10 +49,10 @@ struct Run {
   Rule rule;
   Options options;
   std::vector<Parameter> all;
-  Tensor found_inf, inverse_scale, lr, steps;
+  Tensor found_inf, inverse_scale, lr, steps, norm;
 
   Run(const Rule& the_rule, const Options& its_options) : rule(the_rule), options(its_options) {
-    const auto [device, dtype, masters, scale, found] = options;
+    const auto [device, dtype, masters, scale, found, length] = options;
     const DType wide = dtype == f64 ? f64 : f32;
     for (const std::int64_t n : {3, 1025, 0, 1, 40000}) {
       Parameter& p = all.emplace_back();
@@ -60,12 +62,13 @@ struct Run {
         p.moments[m] = zeros({n}, {.dtype = wide, .device = device});
     }
     if (scale != 1) inverse_scale = full({}, scale, {.dtype = f32, .device = device});
+    if (length != 0) norm = full({}, length, {.dtype = wide, .device = device});
     if (scale != 1 || found) found_inf = full({}, found ? 1 : 0, {.dtype = f32, .device = device});
   }
 
   void call() {
     const Tensor none;
-    std::vector<const Tensor*> inputs{&found_inf, &inverse_scale, &lr, &steps};
+    std::vector<const Tensor*> inputs{&found_inf, &inverse_scale, &lr, &steps, &norm};
     for (Parameter& p : all) {
       inputs.insert(inputs.end(), {&p.param, &p.grad, &p.master});
       for (int m = 0; m < Rule::kMost; ++m) inputs.push_back(m < rule.moment_count() ? &p.moments[m] : &none);
@@ -182,6 +185,90 @@ void check_device(Device device) {
 TEST_CASE("steps are the plain ones", "[update]") { check_device(cpu); }
 TEST_CASE("steps on a GPU are the plain ones", "[update][cuda]") { check_device(cuda(0)); }
 
+namespace {
+
+// Norms above max_norm, below it, beside it, and none at all.
+void check_clipping(Device device) {
+  for_rules([&](auto rule, const auto&) {
+    rule.max_norm = 2;
+    for (const DType dtype : {f32, f64, f16, bf16})
+      for (const double length : {7.0, 1.5, 2.0, static_cast<double>(INFINITY), static_cast<double>(NAN)})
+        for (const bool masters : {false, true}) {
+          if (masters && !is_low_precision(dtype)) continue;
+          Run one(rule, {.device = device, .dtype = dtype, .masters = masters, .norm = length});
+          Run two(rule, {.device = device, .dtype = dtype, .masters = masters});
+          for (auto* const run : {&one, &two})
+            for (Parameter& p : run->all) p.grad = noise(p.param.shape(), p.param.numel(), dtype, device);
+          std::vector<const Tensor*> clipped{&one.norm};
+          for (Parameter& p : two.all) clipped.push_back(&p.grad);
+          detail::write(update::k_clip_to_norm, clipped, update::ClipAttrs{2});
+          one.call(), two.call();
+          INFO(update::op_of(rule).name << ", " << dtype << ", norm " << length);
+          for (std::size_t k = 0; k < one.all.size(); ++k) {
+            const Parameter &a = one.all[k], &b = two.all[k];
+            CHECK(bytes_of(a.grad) == bytes_of(b.grad));
+            if (length < 2)
+              CHECK(bytes_of(a.grad) == bytes_of(noise(a.grad.shape(), a.grad.numel(), dtype, cpu)));
+            CHECK(bytes_of(a.param) == bytes_of(b.param));
+            if (masters) CHECK(bytes_of(a.master) == bytes_of(b.master));
+            for (int m = 0; m < rule.moment_count(); ++m)
+              CHECK(bytes_of(a.moments[m]) == bytes_of(b.moments[m]));
+          }
+        }
+  });
+}
+
+void check_norms(Device device) {
+  std::vector<Tensor> grads;
+  for (std::int64_t k = 0; k < 300; ++k)  // on a GPU more than one launch
+    grads.push_back(noise({k == 7 ? 0 : 97 * k + 1}, k, k % 3 == 0 ? bf16 : f32, device));
+  const Tensor done = zeros({1}, {.dtype = i64, .device = device});
+  for (const std::size_t count : {grads.size(), std::size_t{1}})
+    for (const double p : {2.0, 1.0, 3.0, static_cast<double>(INFINITY)}) {
+      std::string bytes;
+      for (const std::size_t outputs : {1, 2, 2}) {
+        std::vector<const Tensor*> inputs;
+        for (std::size_t k = 0; k < count; ++k) inputs.push_back(&grads[k]);
+        Tensor results[] = {full({}, -1, {.dtype = f32, .device = device}), done};
+        const Tensor& norm = results[0];
+        execute(device, Forward{update::k_total_norm, inputs, {results, outputs}, update::NormAttrs{p}});
+        if (outputs == 1) bytes = bytes_of(norm);
+        INFO(count << " gradients, p = " << p);
+        CHECK(bytes_of(norm) == bytes);
+        CHECK(norm.item() >= 0);
+        CHECK(done.item() == 0);
+      }
+    }
+}
+
+void check_rounding(Device device) {
+  for (const DType dtype : {f16, bf16}) {
+    std::vector<Tensor> sources, targets;
+    for (std::int64_t k = 0; k < 200; ++k) {  // on a GPU more than one launch
+      sources.push_back(noise({61 * k + 2}, k, f32, device).narrow(0, k % 2, k == 7 ? 0 : 61 * k));
+      targets.push_back(full(sources.back().shape(), 7, {.dtype = dtype, .device = device}));
+    }
+    sources[3].copy_(full({}, NAN));
+    std::vector<const Tensor*> inputs;
+    for (std::size_t k = 0; k < sources.size(); ++k) inputs.insert(inputs.end(), {&sources[k], &targets[k]});
+    detail::write(update::k_round_all, inputs, {});
+    for (std::size_t k = 0; k < sources.size(); ++k)
+      CHECK(bytes_of(targets[k]) == bytes_of(sources[k].to(dtype)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("many tensors are rounded as one is", "[update]") { check_rounding(cpu); }
+TEST_CASE("many tensors are rounded as one is on a GPU", "[update][cuda]") { check_rounding(cuda(0)); }
+
+TEST_CASE("a step that has a norm clips its gradients first", "[update]") { check_clipping(cpu); }
+TEST_CASE("a step that has a norm clips its gradients first on a GPU", "[update][cuda]") {
+  check_clipping(cuda(0));
+}
+TEST_CASE("a norm in one launch is that of two", "[update]") { check_norms(cpu); }
+TEST_CASE("a norm in one launch is that of two on a GPU", "[update][cuda]") { check_norms(cuda(0)); }
+
 TEST_CASE("a learning rate in memory is a factor on the attribute", "[update]") {
   for_rules([&](auto rule, const auto&) {
     Run given(rule, {cpu, f32});
@@ -282,7 +369,8 @@ TEST_CASE("a tracer sees a step's inputs by name, and the written ones as output
     run.steps = zeros({3}, {.dtype = i64});
     run.call();
   }
-  CHECK(seen.attributes == "lr = 0.5, momentum = 0.25, dampening = 0, weight_decay = 0, nesterov = false");
+  CHECK(seen.attributes ==
+        "lr = 0.5, momentum = 0.25, dampening = 0, weight_decay = 0, nesterov = false, max_norm = 0");
   CHECK(seen.names == std::vector<std::string>{"steps", "param", "grad", "master", "momentum_buffer",
                                                "param[1]", "grad[1]", "master[1]", "momentum_buffer[1]"});
   std::vector<const TensorImpl*> written{run.steps.impl()};

@@ -42,6 +42,7 @@ struct BackwardShape {
 template <class T, int D, Extras Extra>
 __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     backward_kernel(const __grid_constant__ BackwardProblem p, int key_blocks, int query_blocks) {
+  gpu::wait_for_previous();
   using Shape = BackwardShape<D>;
   using DTile = Tile<D>;
   constexpr int BM = Shape::query_block, BN = Shape::key_block, threads = Shape::threads;
@@ -366,8 +367,8 @@ void launch_backward(BackwardProblem p) {
       extra == Extras::none ? backward_kernel<T, D, Extras::none> : backward_kernel<T, D, Extras::all>;
   if constexpr (kDropoutAlone<D>)
     if (extra == Extras::dropout) kernel = backward_kernel<T, D, Extras::dropout>;
-  gpu::launch("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p, key_blocks,
-              query_blocks);
+  gpu::launch_waiting("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p,
+                      key_blocks, query_blocks);
 }
 
 }  // namespace ct::attention::mma

@@ -31,6 +31,7 @@ template <class T, int D, Extras Extra>
 __global__ void __launch_bounds__(ForwardShape<D>::threads,
                                   (Extra == Extras::all ? 1 : ForwardShape<D>::blocks))
     forward_kernel(const __grid_constant__ Problem p, int query_blocks) {
+  gpu::wait_for_previous();
   using Shape = ForwardShape<D>;
   using DTile = Tile<D>;
   constexpr int BM = Shape::query_block, BN = Shape::key_block, threads = Shape::threads;
@@ -260,8 +261,8 @@ void launch_forward(const Problem& p) {
       extra == Extras::none ? forward_kernel<T, D, Extras::none> : forward_kernel<T, D, Extras::all>;
   if constexpr (kDropoutAlone<D>)
     if (extra == Extras::dropout) kernel = forward_kernel<T, D, Extras::dropout>;
-  gpu::launch("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p,
-              query_blocks);
+  gpu::launch_waiting("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p,
+                      query_blocks);
 }
 
 }  // namespace ct::attention::mma

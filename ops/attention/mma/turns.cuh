@@ -66,6 +66,7 @@ __device__ __forceinline__ float2 log2_statistics(const BackwardProblem& p, std:
 template <class T>
 static __global__ void __launch_bounds__(256)
     row_terms_kernel(const __grid_constant__ BackwardProblem p, int padded, int lanes) {
+  gpu::wait_for_previous();
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t row = thread / lanes, rows = std::int64_t{p.batch} * p.heads * padded;
   const int chunk = static_cast<int>(thread % lanes);
@@ -97,7 +98,8 @@ static void launch_row_terms(const BackwardProblem& p, int padded) {
   while (lanes * 8 < p.value_dim) lanes *= 2;
   const std::int64_t rows = std::int64_t{p.batch} * p.heads * padded;
   const dim3 grid(gpu::blocks_for("scaled_dot_product_attention", rows * lanes, 256));
-  gpu::launch("scaled_dot_product_attention", row_terms_kernel<T>, grid, dim3(256), 0, p, padded, lanes);
+  gpu::launch_waiting("scaled_dot_product_attention", row_terms_kernel<T>, grid, dim3(256), 0, p, padded,
+                      lanes);
 }
 
 /// Zeros in the ticket counter, one turn per block of queries, and `large`, which lies behind them.

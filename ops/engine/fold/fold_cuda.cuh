@@ -75,8 +75,8 @@ void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& pla
     if (units <= 256) {  // at most 8 loads per thread of a warp
       int group = 1;
       while (group < 32 && group * 2 <= units) group *= 2;
-      return gpu::launch(op, rows_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs, 256 / group)),
-                         dim3(256), 0, fold, x, plan, layout, group, out);
+      return gpu::launch_waiting(op, rows_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs, 256 / group)),
+                                 dim3(256), 0, fold, x, plan, layout, group, out);
     }
   }
   std::int64_t pieces = 1, step = plan.count;
@@ -87,9 +87,9 @@ void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& pla
   }
   const unsigned threads = units <= 256 ? 32 : units <= 1024 ? 128 : units <= 4096 || pieces > 1 ? 256 : 512;
   const Tensor partials = pieces > 1 ? allocate_partials<Acc>(pieces * plan.outputs) : Tensor();
-  gpu::launch(op, blocks_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs * pieces, 1)), dim3(threads), 0,
-              fold, x, plan, layout, step, static_cast<int>(pieces),
-              static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);
+  gpu::launch_waiting(op, blocks_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs * pieces, 1)),
+                      dim3(threads), 0, fold, x, plan, layout, step, static_cast<int>(pieces),
+                      static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);
   if (pieces > 1) merge_pieces(op, fold, partials, plan.outputs, static_cast<int>(pieces), out);
 }
 
@@ -111,8 +111,9 @@ void run_columns(const char* op, const F& fold, const Source<T>& x, const Plan& 
   }
   const Tensor partials = pieces > 1 ? allocate_partials<Acc>(pieces * plan.outputs) : Tensor();
   const dim3 grid(gpu::blocks_for(op, blocks, 1), static_cast<unsigned>(pieces)), block(bx, by);
-  gpu::launch(op, columns_kernel<N, T, F>, grid, block, bx * by / 2 * N * sizeof(Acc) + sizeof(Acc) * N, fold,
-              x, plan, tiles, step, static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);
+  gpu::launch_waiting(op, columns_kernel<N, T, F>, grid, block,
+                      bx * by / 2 * N * sizeof(Acc) + sizeof(Acc) * N, fold, x, plan, tiles, step,
+                      static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);
   if (pieces > 1) merge_pieces(op, fold, partials, plan.outputs, static_cast<int>(pieces), out);
 }
 

@@ -241,6 +241,7 @@ __device__ void fold_elements(const F& fold, typename F::Acc& acc, const Source<
 template <class T, class F>
 __global__ void __launch_bounds__(256)
     rows_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, int group, Out out) {
+  gpu::wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x) % group;
   const std::int64_t k =
       static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / group) + static_cast<int>(threadIdx.x) / group;
@@ -255,6 +256,7 @@ template <class T, class F>
 __global__ void __launch_bounds__(512)
     blocks_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, std::int64_t step, int pieces,
                   typename F::Acc* partials, Out out) {
+  gpu::wait_for_previous();
   const std::int64_t k = blockIdx.x / pieces, piece = blockIdx.x % pieces;
   const std::int64_t begin = piece * step, end = min(begin + step, plan.count);
   typename F::Acc acc = fold.identity();
@@ -293,6 +295,7 @@ __device__ void merge_rows_of_block(const F& fold, typename F::Acc (&acc)[N]) {
 template <int N, class T, class F>
 __global__ void __launch_bounds__(256) columns_kernel(F fold, Source<T> x, Plan plan, std::int64_t tiles,
                                                       std::int64_t step, typename F::Acc* partials, Out out) {
+  gpu::wait_for_previous();
   using Pack = gpu::Vector<T, N>;
   constexpr int unroll = 4;
   const std::int64_t outer = blockIdx.x / tiles, tile = blockIdx.x % tiles;

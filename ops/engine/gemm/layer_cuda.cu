@@ -17,13 +17,17 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kQuad = 4;  // floats that are copied, and read, at once
 
+// Stages under way. Deep: where a multiprocessor has one block, whose memory is its own, and the loads of a long sum take
+// longer than what is done with them.
+enum class Pipe { usual, deep };
+
 // A tile of C is kSide x kSide; a lane has kM x kN elements of it.
-template <int kSide>
+template <int kSide, Pipe kPipe = Pipe::usual>
 struct Tile {
   static constexpr int kM = kSide / 8, kN = kSide / 4;
   static constexpr int kDepth = 2048 / kSide,
-                       kSteps = kDepth / kWarps;       // elements of k in a stage, and of a warp
-  static constexpr int kStages = kSide == 16 ? 3 : 4;  // under way
+                       kSteps = kDepth / kWarps;  // elements of k in a stage, and of a warp
+  static constexpr int kStages = kPipe == Pipe::deep ? 8 : kSide == 16 ? 3 : 4;
   // Floats of an operand's stage: lines of kDepth, or depths of kSide, each with a quad more, so that the lanes of a read
   // meet different banks.
   static constexpr int kOperand = std::max(kSide * (kDepth + kQuad), kDepth*(kSide + kQuad));
@@ -137,9 +141,9 @@ __device__ __forceinline__ void read(float (&to)[kQuad][kCount], const float* st
 }
 
 // A block's tile of a product.
-template <int kSide, bool kGated, bool kDeepA, bool kDeepB>
+template <int kSide, Pipe kPipe, bool kGated, bool kDeepA, bool kDeepB>
 __device__ __forceinline__ void tile(const Operands& p, int block, float* memory) {
-  using T = Tile<kSide>;
+  using T = Tile<kSide, kPipe>;
   constexpr bool kSumsRows = !kDeepA;
   constexpr int kStage = (kGated ? 3 : 2) * T::kOperand;
   const int m0 = block / p.tiles_n * kSide, n0 = block % p.tiles_n * kSide;
@@ -227,18 +231,19 @@ __device__ __forceinline__ void tile(const Operands& p, int block, float* memory
   }
 }
 
-template <int kSide, bool kGated>
+template <int kSide, Pipe kPipe, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) layer_kernel(const __grid_constant__ Pair pair) {
   extern __shared__ __align__(16) float memory[];
+  wait_for_previous();
   const bool second = static_cast<int>(blockIdx.x) >= pair.of[0].blocks;
   const Operands& p = pair.of[second];
   const int block = static_cast<int>(blockIdx.x) - (second ? pair.of[0].blocks : 0);
   if (p.b.deep)
-    tile<kSide, kGated, true, true>(p, block, memory);
+    tile<kSide, kPipe, kGated, true, true>(p, block, memory);
   else if (p.a.deep)
-    tile<kSide, kGated, true, false>(p, block, memory);
+    tile<kSide, kPipe, kGated, true, false>(p, block, memory);
   else
-    tile<kSide, kGated, false, false>(p, block, memory);
+    tile<kSide, kPipe, kGated, false, false>(p, block, memory);
 }
 // Multiplications, and tiles of 32 x 32, up to which one launch here is quicker than cuBLASLt and what goes with it.
 constexpr double kMostWork = 8e7;
@@ -288,9 +293,19 @@ void run(const char* op, std::span<const LayerProduct> products) {
                   from.relu};
     blocks += count;
   }
-  const bool gated = products[0].gate != nullptr;
-  launch(op, gated ? layer_kernel<kSide, true> : layer_kernel<kSide, false>,
-         dim3(static_cast<unsigned>(blocks)), dim3(kThreads), Tile<kSide>::shared_bytes(gated), pair);
+  const auto go = [&]<Pipe kPipe, bool kGated>() {
+    launch_waiting(op, layer_kernel<kSide, kPipe, kGated>, dim3(static_cast<unsigned>(blocks)),
+                   dim3(kThreads), Tile<kSide, kPipe>::shared_bytes(kGated), pair);
+  };
+  if (products[0].gate) return go.template operator()<Pipe::usual, true>();
+  if constexpr (kSide == 16) {
+    using Deep = Tile<kSide, Pipe::deep>;
+    const DeviceProperties& device = cuda_properties(current_cuda_device());
+    if (blocks <= device.multiprocessors && products[0].product.k > Tile<kSide>::kStages * Deep::kDepth &&
+        Deep::shared_bytes(false) <= device.shared_bytes_per_block)
+      return go.template operator()<Pipe::deep, false>();
+  }
+  go.template operator()<Pipe::usual, false>();
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ void launch_elements(const char* op, Kernel kernel, int row, const Layout& layou
   a.count = layout.numel;
   a.row = row;
   a.per_thread = steps_per_thread(a.count, kElementUnroll);
-  gpu::launch(op, kernel, gpu::blocks_for(op, a.count, kBlockThreads * a.per_thread), kBlockThreads, 0, a);
+  gpu::launch_waiting(op, kernel, gpu::blocks_for(op, a.count, kBlockThreads * a.per_thread), kBlockThreads,
+                      0, a);
 }
 
 // True if every row of every operand is made of whole chunks of `v` elements that can be moved at once.
@@ -150,8 +151,8 @@ void run_cuda(const char* op, const CudaKernels& kernels, std::span<const Tensor
   set_sizes(a, sizes);
   a.count = layout.numel / v;
   a.per_thread = steps_per_thread(a.count, kernels.unroll);
-  gpu::launch(op, vector, gpu::blocks_for(op, a.count, std::int64_t{kBlockThreads} * a.per_thread),
-              kBlockThreads, 0, a);
+  gpu::launch_waiting(op, vector, gpu::blocks_for(op, a.count, std::int64_t{kBlockThreads} * a.per_thread),
+                      kBlockThreads, 0, a);
   if (tail) {  // one axis, of which the last elements are left
     operands.advance(layout, 0, layout.numel - tail);
     layout.sizes[0] = layout.numel = tail;

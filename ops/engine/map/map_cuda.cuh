@@ -204,6 +204,7 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 
 template <class F, class T>
 __global__ void __launch_bounds__(kBlockThreads) vector_kernel(const KernelArgs a) {
+  gpu::wait_for_previous();
   vector_body<F, T>(a, std::make_index_sequence<kArguments<F>>{});
 }
 
@@ -276,6 +277,7 @@ __device__ __forceinline__ void evaluate(F, const C* x, Lane<C> p, Lane<C> q, C*
 // Five blocks to a multiprocessor, so that the table's longest formula does not cost the others their registers.
 template <class Rows, class C>
 __global__ void __launch_bounds__(kBlockThreads, sizeof(C) == 4 ? 5 : 1) element_kernel(const KernelArgs a) {
+  gpu::wait_for_previous();
   constexpr int N = Rows::kInputs, M = Rows::kOutputs, U = kElementUnroll;
   const Lane<C> p(a.p.template get<C>()), q(a.q.template get<C>());
   [[maybe_unused]] const GeneratorState draw = Rows::kDraws ? a.draw.state.now() : GeneratorState{};

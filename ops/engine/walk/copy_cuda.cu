@@ -22,6 +22,7 @@ constexpr int kConvertUnroll = 4;
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads)
     convert_flat(To* __restrict__ dst, const From* __restrict__ src, std::int64_t n) {
+  gpu::wait_for_previous();
   constexpr int V = 16 / static_cast<int>(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));
   using In = gpu::Vector<From, V>;
   using Out = gpu::Vector<To, V>;
@@ -55,9 +56,9 @@ bool convert_run(const Tensor& dst, const Tensor& src) {
     visit_floating("copy", src.dtype(), [&]<class From>(TypeTag<From>) {
       if constexpr (gpu::kFastShapes<To> && gpu::kFastShapes<From> && !std::is_same_v<To, From>) {
         constexpr std::int64_t V = 16 / (sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));
-        gpu::launch("copy", convert_flat<To, From>,
-                    gpu::blocks_for("copy", dst.numel(), V * kThreads * kConvertUnroll), kThreads, 0,
-                    dst.data<To>(), src.data<From>(), dst.numel());
+        gpu::launch_waiting("copy", convert_flat<To, From>,
+                            gpu::blocks_for("copy", dst.numel(), V * kThreads * kConvertUnroll), kThreads, 0,
+                            dst.data<To>(), src.data<From>(), dst.numel());
       }
     });
   });
@@ -144,6 +145,7 @@ struct alignas(16) Pattern {
 // The n bytes at `dst`, which is a multiple of the element's size: a thread takes 16 bytes of them, where they lie.
 __global__ void __launch_bounds__(kThreads)
     fill_flat(unsigned char* dst, const Pattern pattern, std::int64_t n) {
+  gpu::wait_for_previous();
   const std::int64_t at = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 16 -
                           static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(dst) % 16);
   if (at >= 0 && at + 16 <= n) {
@@ -200,9 +202,9 @@ void fill_cuda(const Tensor& dst, const Scalar& value) {
     for (std::size_t i = 0; i < 16; i += sizeof(T)) std::memcpy(pattern.bytes + i, &element, sizeof(T));
   });
   if (dst.is_contiguous())
-    return gpu::launch("fill", fill_flat, gpu::blocks_for("fill", dst.nbytes() + 15, kThreads * 16), kThreads,
-                       0, static_cast<unsigned char*>(dst.raw_data()), pattern,
-                       static_cast<std::int64_t>(dst.nbytes()));
+    return gpu::launch_waiting("fill", fill_flat, gpu::blocks_for("fill", dst.nbytes() + 15, kThreads * 16),
+                               kThreads, 0, static_cast<unsigned char*>(dst.raw_data()), pattern,
+                               static_cast<std::int64_t>(dst.nbytes()));
   FillStrided fill{dst.raw_data(), 0, static_cast<int>(size)};
   std::memcpy(&fill.value, pattern.bytes, sizeof fill.value);
   for_each_strided("fill", plan_copy(dst.shape(), dst.strides(), Strides::filled(dst.dim(), 0)), fill);

@@ -107,6 +107,39 @@ constexpr OpDef k_cross_entropy_soft = checked({
     .flops_each = 5,
 });
 
+void cross_entropy_in_two(const Forward& f) {
+  const Tensor in[] = {f.in(0), f.in(1), f.in(2)}, out[] = {{}, f.out(1)}, g[] = {f.in(3), {}};
+  const Kernels kernels =
+      kernels_of(k_cross_entropy, kernel_kind(k_cross_entropy, in[0].device(), in[0].dtype()));
+  kernels.forward({k_cross_entropy, f.inputs.first(3), f.outputs.first(2), f.attrs_view});
+  const TensorMeta metas[] = {in[0].meta(), in[1].meta(), {}};
+  constexpr std::uint8_t kFlags[] = {kGradNeeded, 0, 0};
+  Tensor gradients[] = {f.out(2), {}, {}};
+  kernels.backward({k_cross_entropy, f.attrs_view, g, in, out, metas, gradients, kFlags});
+}
+
+namespace {
+constexpr InputDef untracked(InputDef in) {
+  return {.name = in.name, .gradient = false, .optional = in.optional, .any_dtype = in.any_dtype};
+}
+constexpr InputDef kWithGradientInputs[] = {untracked(kInputs[0]), untracked(kInputs[1]),
+                                            untracked(kInputs[2]), untracked({.name = "g"})};
+constexpr OutputDef kWithGradientOutputs[] = {{.name = "y", .gradient = false},
+                                              {.name = "statistics", .gradient = false},
+                                              {.name = "dx", .gradient = false}};
+}  // namespace
+constexpr OpDef k_cross_entropy_with_gradient = checked({
+    .name = "cross_entropy_with_gradient",
+    .formula = "y = reduce(w[t] (logsumexp(x) - x[t])), dx = g dy/dx",
+    .inputs = kWithGradientInputs,
+    .outputs = kWithGradientOutputs,
+    .attributes = kAttributes,
+    .infer = [](Infer&) {},
+    .kernels = &kernel_tables::cross_entropy,
+    .cpu = {cross_entropy_in_two, nullptr},
+    .plain = {cross_entropy_in_two, nullptr},
+});
+
 CT_ROOM(cross_entropy, &k_cross_entropy, &k_cross_entropy_soft)
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {

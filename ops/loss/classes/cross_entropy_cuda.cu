@@ -73,10 +73,8 @@ __device__ __forceinline__ compute_t<T> finish_row(
 
 // `size` threads share a row: 1, 32, or the whole block. The first `vectors` times 16 bytes of it are read by vectors.
 template <class T, Target kTarget>
-__global__ void __launch_bounds__(loss::kReduceThreads,
-                                  kTarget == Target::label && gpu::kFastShapes<T> ? 3 : 2)
-    forward_kernel(Rows<T, kTarget> rows, int size, long long vectors, bool reduce, T* each,
-                   loss::Sums<T> sums) {
+__device__ __forceinline__ void forward_rows(const Rows<T, kTarget>& rows, int size, long long vectors,
+                                             bool reduce, T* each, const loss::Sums<T>& sums) {
   using C = compute_t<T>;
   using Vec = gpu::Vector<T>;
   const ClassLayout& layout = rows.layout;
@@ -158,6 +156,15 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
   if (reduce) sums.finish(total, weights);
 }
 
+template <class T, Target kTarget>
+__global__ void __launch_bounds__(loss::kReduceThreads,
+                                  kTarget == Target::label && gpu::kFastShapes<T> ? 3 : 2)
+    cross_entropy_kernel(Rows<T, kTarget> rows, int size, long long vectors, bool reduce, T* each,
+                         loss::Sums<T> sums) {
+  gpu::wait_for_previous();
+  forward_rows(rows, size, vectors, reduce, each, sums);
+}
+
 // With p = e^(x - lse), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
 // label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. Values shared by a row's elements:
 template <class T, Target kTarget>
@@ -199,8 +206,8 @@ struct RowGradient {
 
 // One element after the other, for any layout.
 template <class T, Target kTarget>
-__global__ void __launch_bounds__(loss::kThreads)
-    gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dt) {
+__device__ __forceinline__ void gradient_elements(const Rows<T, kTarget>& rows, const T* g, bool each, T* dx,
+                                                  T* dt) {
   using C = compute_t<T>;
   const long long count = rows.layout.count(), step = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; e < count; e += step) {
@@ -228,6 +235,24 @@ __global__ void __launch_bounds__(loss::kThreads)
     }
     if (kTarget == Target::soft && dt) dt[e] = gpu::from_compute<T>(row.dt(c, x));
   }
+}
+
+template <class T, Target kTarget>
+__global__ void __launch_bounds__(loss::kThreads)
+    cross_entropy_gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dt) {
+  gpu::wait_for_previous();
+  gradient_elements(rows, g, each, dx, dt);
+}
+
+// Both, of few rows: by one block, which has written what it reads.
+template <class T, Target kTarget>
+__global__ void __launch_bounds__(loss::kReduceThreads)
+    cross_entropy_with_gradient_kernel(Rows<T, kTarget> rows, int size, long long vectors, loss::Sums<T> sums,
+                                       const T* g, T* dx) {
+  gpu::wait_for_previous();
+  forward_rows(rows, size, vectors, true, static_cast<T*>(nullptr), sums);
+  __syncthreads();
+  gradient_elements(rows, g, false, dx, static_cast<T*>(nullptr));
 }
 
 // A block per row, 16 bytes at a time: for rows of contiguous classes, their number a multiple of a vector.
@@ -266,9 +291,14 @@ bool has_vectors(const T* x, const ClassLayout& layout) {
   return layout.inner == 1 && layout.classes % gpu::Vector<T>::size == 0 && gpu::is_aligned(x, 16);
 }
 
+// Threads of a row, vectors that they read of it, and blocks.
+struct RowShape {
+  int size;
+  long long vectors;
+  unsigned blocks;
+};
 template <class T, Target kTarget>
-void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
-  using C = compute_t<T>;
+RowShape row_shape(const Rows<T, kTarget>& rows) {
   const ClassLayout& layout = rows.layout;
   constexpr long long threads = loss::kReduceThreads;
   constexpr bool picked = kTarget == Target::picked;
@@ -281,12 +311,24 @@ void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
            : blocks < 1          ? 1
            : blocks > kRowBlocks ? kRowBlocks
                                  : blocks;
+  return {static_cast<int>(size), vectors, static_cast<unsigned>(blocks)};
+}
+// Where the sum of a call goes.
+template <class T, Target kTarget>
+loss::Sums<T> sums_of(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
   const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
-  loss::reduce<T>(rows.site.op, static_cast<unsigned>(blocks), reduce,
-                  {nullptr, C(mean ? 0 : 1), reduce ? out : nullptr, mean ? &rows.divisor() : nullptr},
-                  [&](unsigned grid, const loss::Sums<T>& sums) {
-                    gpu::launch(rows.site.op, forward_kernel<T, kTarget>, grid, loss::kReduceThreads, 0, rows,
-                                static_cast<int>(size), vectors, reduce, reduce ? nullptr : out, sums);
+  return {nullptr, compute_t<T>(mean ? 0 : 1), reduce ? out : nullptr, mean ? &rows.divisor() : nullptr};
+}
+
+template <class T, Target kTarget>
+void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
+  const auto [size, vectors, blocks] = row_shape(rows);
+  const bool reduce = reduction != Reduction::none;
+  loss::reduce<T>(rows.site.op, blocks, reduce, sums_of(rows, reduction, out),
+                  [&, size = size, vectors = vectors](unsigned grid, const loss::Sums<T>& sums) {
+                    gpu::launch_waiting(rows.site.op, cross_entropy_kernel<T, kTarget>, grid,
+                                        loss::kReduceThreads, 0, rows, size, vectors, reduce,
+                                        reduce ? nullptr : out, sums);
                   });
 }
 
@@ -303,8 +345,9 @@ void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g,
                          each, dx, dt);
     }
   }
-  gpu::launch(rows.site.op, gradient_kernel<T, kTarget>, gpu::grid_stride_blocks(count, loss::kThreads),
-              loss::kThreads, 0, rows, g, each, dx, dt);
+  gpu::launch_waiting(rows.site.op, cross_entropy_gradient_kernel<T, kTarget>,
+                      gpu::grid_stride_blocks(count, loss::kThreads), loss::kThreads, 0, rows, g, each, dx,
+                      dt);
 }
 
 IndexSite site(const char* op) { return {op, IndexKind::class_label}; }
@@ -326,9 +369,32 @@ void backward_cuda(const Backward& b) {
       });
 }
 
+// Labels in f32, of few elements.
+void with_gradient_cuda(const Forward& f) {
+  constexpr long long kMost = 4096;  // beyond that one block takes longer than two launches
+  const auto& attrs = f.attrs<CrossEntropyAttrs>();
+  const ClassLayout layout(f.in(0).shape());
+  if (f.in(0).dtype() != DType::f32 || attrs.reduction == Reduction::none || attrs.label_smoothing > 0 ||
+      layout.count() > kMost)
+    return cross_entropy_in_two(f);
+  using Own = Rows<float, Target::label>;
+  const auto optional = [](const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; };
+  const CrossEntropyRows<float, Target::label> operands{
+      layout, loss::Labels(f.in(1)), f.in(0).data<float>(), nullptr, optional(f.in(2)),
+      0,      attrs.ignore_index,    f.out(1).data<float>()};
+  const Own rows{operands, gpu::index_errors(), site("cross_entropy")};
+  const auto [size, vectors, blocks] = row_shape(rows);
+  if (blocks != 1) return cross_entropy_in_two(f);
+  gpu::launch_waiting(rows.site.op, cross_entropy_with_gradient_kernel<float, Target::label>, 1,
+                      loss::kReduceThreads, 0, rows, size, vectors,
+                      sums_of(rows, attrs.reduction, f.out().data<float>()), f.in(3).data<float>(),
+                      f.out(2).data<float>());
+}
+
 }  // namespace
 }  // namespace ct
 
 CT_KERNELS(cuda, cross_entropy, {"cross_entropy", forward_cuda<Target::label>, backward_cuda<Target::label>},
            {"cross_entropy_soft", forward_cuda<Target::soft>, backward_cuda<Target::soft>},
-           {"nll_loss", forward_cuda<Target::picked>, backward_cuda<Target::picked>})
+           {"nll_loss", forward_cuda<Target::picked>, backward_cuda<Target::picked>},
+           forward_only("cross_entropy_with_gradient", with_gradient_cuda))

@@ -28,6 +28,12 @@ inline std::int64_t cross_entropy_stats(const loss::ClassLayout& layout, bool so
   return 2 * layout.rows() + 1 + (soft ? layout.rows() : 1);
 }
 
+/// cross_entropy and its backward as one call, of inputs x, t, weight and the cotangent of y, and outputs y, statistics and dx: for
+/// who knows the cotangent before, as a captured step does (nn/capture/merging.cpp). No public function calls it.
+extern const OpDef k_cross_entropy_with_gradient;
+/// Its kernels where there is none for both: one for each.
+void cross_entropy_in_two(const Forward& f);
+
 /// Target of a row.
 enum class Target : std::uint8_t {
   label,     ///< a class

@@ -89,6 +89,7 @@ __device__ __forceinline__ rows::OnlineSoftmax<compute_t<T>, kSmooth> look(const
 template <class T, bool kSmooth, bool kKept>
 __global__ void __launch_bounds__(kMaxThreads)
     rows_kernel(Chunk k, Step step, ct::detail::DeviceErrors* errors, IndexSite site) {
+  gpu::wait_for_previous();
   using C = compute_t<T>;
   using Vec = gpu::Vector<T>;
   extern __shared__ uint4 kept[];
@@ -161,8 +162,8 @@ void launch_rows(Step step, const Chunk& chunk) {
   int threads = 32;
   while (threads < kMaxThreads && threads * 4 < vectors) threads *= 2;
   const auto go = [&](auto kernel, std::int64_t bytes) {
-    gpu::launch(kName, kernel, gpu::blocks_for(kName, chunk.rows, 1), threads,
-                static_cast<std::size_t>(bytes), chunk, step, gpu::index_errors(), kSite);
+    gpu::launch_waiting(kName, kernel, gpu::blocks_for(kName, chunk.rows, 1), threads,
+                        static_cast<std::size_t>(bytes), chunk, step, gpu::index_errors(), kSite);
   };
   const std::int64_t bytes = gpu::ceil_div(vectors, threads) * threads * 16;
   const DeviceProperties& device = cuda_properties(current_cuda_device());
@@ -187,6 +188,7 @@ void run_rows(Step step, const Chunk& chunk) {
 template <class C>
 __global__ void __launch_bounds__(kMaxThreads)
     reduce_kernel(Chunk all, bool mean, bool each, C* divisor, C* out) {
+  gpu::wait_for_previous();
   const C* losses = static_cast<const C*>(all.losses);
   C total = 0, count = 0;
   for (long long r = threadIdx.x; r < all.rows; r += blockDim.x) {
@@ -204,8 +206,8 @@ __global__ void __launch_bounds__(kMaxThreads)
 void reduce(const Chunk& all, Reduction reduction, void* divisor, const Tensor& out) {
   visit_floating(kName, all.dtype, [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
-    gpu::launch(kName, reduce_kernel<C>, 1, kMaxThreads, 0, all, reduction == Reduction::mean,
-                reduction == Reduction::none, static_cast<C*>(divisor), out.data<C>());
+    gpu::launch_waiting(kName, reduce_kernel<C>, 1, kMaxThreads, 0, all, reduction == Reduction::mean,
+                        reduction == Reduction::none, static_cast<C*>(divisor), out.data<C>());
   });
 }
 
@@ -216,6 +218,7 @@ constexpr int kScaled = 16 / static_cast<int>(sizeof(From) > sizeof(To) ? sizeof
 template <class From, class To, class C = compute_t<From>>
 __global__ void __launch_bounds__(256) scale_kernel(const From* from, To* to, long long n, long long vectors,
                                                     bool accumulate, const C* cotangent, const C* divisor) {
+  gpu::wait_for_previous();
   constexpr int kSize = kScaled<From, To>;
   C factor = 1;
   if (cotangent) factor = *divisor == C(0) ? C(0) : *cotangent / *divisor;
@@ -242,10 +245,11 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
     const auto run = [&]<class From, class To>(TypeTag<From>, TypeTag<To>) {
       constexpr int kSize = kScaled<From, To>;
       const bool aligned = gpu::is_aligned(from.raw_data(), 16) && gpu::is_aligned(to.raw_data(), 16);
-      gpu::launch(kName, scale_kernel<From, To>, gpu::grid_stride_blocks(n, 256 * (aligned ? kSize : 1)), 256,
-                  0, static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n,
-                  aligned ? n / kSize : 0, accumulate, static_cast<const C*>(cotangent),
-                  static_cast<const C*>(divisor));
+      gpu::launch_waiting(kName, scale_kernel<From, To>,
+                          gpu::grid_stride_blocks(n, 256 * (aligned ? kSize : 1)), 256, 0,
+                          static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n,
+                          aligned ? n / kSize : 0, accumulate, static_cast<const C*>(cotangent),
+                          static_cast<const C*>(divisor));
     };
     if (from.dtype() == dtype)
       run(TypeTag<T>{}, TypeTag<T>{});
