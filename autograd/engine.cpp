@@ -379,6 +379,7 @@ class PassLease {
 void run_pass(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool retain_graph,
               bool record, GradRequest* request) {
   const GradModeGuard mode(record);
+  const DeviceGuard device(!roots.empty() && roots[0].defined() ? roots[0].device() : cpu);
   std::optional<detail::AutocastModeGuard> plain;
   if (record) plain.emplace(detail::AutocastMode{}, true);
   PassLease()->run(roots, gradients, retain_graph, record, request);

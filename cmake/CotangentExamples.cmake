@@ -85,6 +85,9 @@ if(COTANGENT_BUILD_TESTS AND TARGET gpt AND TARGET mnist AND NOT COTANGENT_SANIT
   # A few kills; 500 of them, of which each is another, take minutes.
   cotangent_script_test(e2e.kills python3 "${PROJECT_SOURCE_DIR}/tests/kill_test.py" "$<TARGET_FILE_DIR:gpt>" 10)
 endif()
+if(COTANGENT_BUILD_TESTS AND TARGET gpt AND TARGET mnist AND TARGET cifar AND NOT COTANGENT_SANITIZE)
+  cotangent_script_test(e2e.ranks "${PROJECT_SOURCE_DIR}/tests/ranks_test.sh" "$<TARGET_FILE:mnist>")
+endif()
 if(COTANGENT_BUILD_TESTS AND TARGET explain AND NOT COTANGENT_SANITIZE)
   cotangent_script_test(e2e.explain_page "${PROJECT_SOURCE_DIR}/tests/explain_page_test.sh" "$<TARGET_FILE:explain>")
 endif()

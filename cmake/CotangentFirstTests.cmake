@@ -8,7 +8,7 @@ foreach(_test IN LISTS _known)
   if(_test MATCHES "^unit\\." AND NOT _test MATCHES "^unit\\.(level_v|complexity)" OR
       _test MATCHES "^check\\.(docs|book)$")
     set_property(TEST ${_test} APPEND PROPERTY LABELS first)
-  elseif(NOT _test MATCHES "own_op|explain|gpt_modes|kills|fetch_mnist|ladder|gemm" AND _test MATCHES "^e2e\\.(.+)$")
+  elseif(NOT _test MATCHES "own_op|explain|gpt_modes|kills|ranks|fetch_mnist|ladder|gemm" AND _test MATCHES "^e2e\\.(.+)$")
     set_property(TEST ${_test} APPEND PROPERTY LABELS first)
     add_dependencies(first_tests ${CMAKE_MATCH_1})
   endif()

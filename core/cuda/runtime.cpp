@@ -80,8 +80,9 @@ class RelaxedCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// The runtime refuses to wait for a device while a stream is captured, by whatever thread. So captures and waits of several
-// threads take turns, any number of one kind at once.
+// The runtime refuses to wait for a device while a stream of it is captured, by whatever thread. So captures and waits of several
+// threads take turns, any number of one kind at once. Devices are apart: one rank's device may wait for what another rank is
+// about to capture.
 class Turn {
  public:
   enum Kind { capture, wait };
@@ -114,9 +115,9 @@ class Turn {
     std::condition_variable ended;
     int running[2] = {};
   };
-  static State& state() {
-    static State& all = *new State;  // threads may wait after statics are gone
-    return all;
+  static State& state() {                                  // the current device's
+    static State* const all = new State[kMaxCudaDevices];  // threads may wait after statics are gone
+    return all[current_cuda_device()];
   }
   static inline thread_local int captures_here_ = 0;
   const Kind kind_;

@@ -19,8 +19,9 @@ class CT_API Recording {
   virtual void effect(std::function<void()> effect) = 0;
   /// Asks before each replay; where the answer is false the step is recorded anew. `what` ends the sentence "it was
   /// recorded with ...". Where what fails never holds again (`returns` is false) the recording is dropped, and a plain step
-  /// comes first.
-  virtual void guard(const char* what, std::function<bool()> holds, bool returns = true) = 0;
+  /// comes first. Of guards with the same `key` a recording has one, the first.
+  virtual void guard(const char* what, std::function<bool()> holds, bool returns = true,
+                     const void* key = nullptr) = 0;
   /// Eight bytes in the memory of the step's device that hold, when the kernels run, what `value` returns then. It is asked
   /// in the order of the effects.
   virtual void* slot(std::function<std::uint64_t()> value) = 0;

@@ -52,6 +52,7 @@ void execute(Device device, const Forward& call) {
 }
 
 void execute(Device device, const Backward& given, std::span<Tensor> inputs, std::span<Tensor> outputs) {
+  const DeviceGuard guard(device);
   const OpDef& op = given.op;
   const KernelKind kind = kernel_kind(op, device, given.input_metas[0].dtype);
   const BackwardFn kernel = kernels_of(op, kind).backward;

@@ -1,10 +1,11 @@
 #include <cotangent/cotangent.h>
+#include <cotangent/nn/parallel/data_parallel.h>
 
 #include <cmath>
 #include <cstdio>
 
-#include "examples/common/device.h"
 #include "examples/common/evaluation.h"
+#include "examples/common/ranks.h"
 #include "examples/common/small_program.h"
 
 // A small residual network (He, Zhang, Ren and Sun 2016: ResNet-20) learns the ten classes of CIFAR-10's colour images.
@@ -26,27 +27,28 @@ struct Settings {
 
 // Two convolutions and a way past them. Where the image shrinks by `stride`, so does what goes past.
 struct Block : nn::Module {
-  Block(std::int64_t in, std::int64_t out, std::int64_t stride)
-      : found(add(
-            "found",
-            nn::Sequential(nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
-                           nn::BatchNorm2d(out), nn::ReLU(),
-                           nn::Conv2d(out, out, 3, {.padding = 1, .bias = false}), nn::BatchNorm2d(out)))),
+  Block(std::int64_t in, std::int64_t out, std::int64_t stride, const ct::dist::Group& ranks)
+      : found(add("found",
+                  nn::Sequential(nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
+                                 nn::SyncBatchNorm(out, ranks), nn::ReLU(),
+                                 nn::Conv2d(out, out, 3, {.padding = 1, .bias = false}),
+                                 nn::SyncBatchNorm(out, ranks)))),
         past(add("past", in == out ? nn::Sequential()
                                    : nn::Sequential(nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}),
-                                                    nn::BatchNorm2d(out)))) {}
+                                                    nn::SyncBatchNorm(out, ranks)))) {}
   Tensor forward(const Tensor& x) const { return ct::relu(found(x) + past(x)); }
   nn::Sequential found, past;
 };
 
 // Images [n, 3, 32, 32] to logits [n, 10]: three stages of 32, 16 and 8 pixels a side, each with twice the channels.
-nn::Sequential resnet(std::int64_t width, std::int64_t blocks) {
-  nn::Sequential net(nn::Conv2d(3, width, 3, {.padding = 1, .bias = false}), nn::BatchNorm2d(width),
+// Norms have statistics of all ranks' images.
+nn::Sequential resnet(std::int64_t width, std::int64_t blocks, const ct::dist::Group& ranks) {
+  nn::Sequential net(nn::Conv2d(3, width, 3, {.padding = 1, .bias = false}), nn::SyncBatchNorm(width, ranks),
                      nn::ReLU());
   std::int64_t in = width;
   for (const std::int64_t out : {width, 2 * width, 4 * width})
     for (std::int64_t i = 0; i < blocks; ++i) {
-      net.append(Block(in, out, in == out ? 1 : 2));
+      net.append(Block(in, out, in == out ? 1 : 2, ranks));
       in = out;
     }
   return net.append(nn::AdaptiveAvgPool2d(1)).append(nn::Flatten()).append(nn::Linear(in, 10));
@@ -79,28 +81,32 @@ Tensor augmented(const Tensor& x) {
                        rows.view({n, 1, 32, 1}), columns.view({n, 1, 1, 32})});
 }
 
-double accuracy(nn::Sequential& net, const Images& images, ct::Device device) {
+double accuracy(nn::Sequential& net, const Images& images, const Ranks& ranks) {
   const Evaluation scope(net);
   const ct::NoGrad guard;
-  ct::data::DataLoader batches(images, {.batch_size = 500, .prefetch = device});
+  ct::data::DataLoader batches(images, {.batch_size = 500, .prefetch = ranks.device()});
   double right = 0;
-  for (const auto& [x, y] : batches) right += ct::sum(ct::eq(ct::argmax(net.forward(x), 1), y)).item();
-  return right / static_cast<double>(images.size());
+  for (std::int64_t i = 0; const auto& [x, y] : batches)
+    if (i++ % ranks.size() == ranks.group().rank())
+      right += ct::sum(ct::eq(ct::argmax(net.forward(x), 1), y)).item();
+  return ct::dist::all_reduce(ct::full({}, right), ranks.group()).item() / static_cast<double>(images.size());
 }
 
 void train(const Settings& s) {
+  Ranks ranks("cifar", s.device);
+  const ct::Device device = ranks.device();
   ct::manual_seed(1);
-  const ct::Device device = usable_device("cifar", s.device);
   const ct::data::IdxOptions scaled{.mean = 0.47, .std = 0.25};
   const Images train = s.drawn ? draw_waves(s.examples) : ct::data::cifar10(s.data, ct::data::train, scaled);
   const Images test =
       s.drawn ? draw_waves(s.examples / 4) : ct::data::cifar10(s.data, ct::data::test, scaled);
-  ct::data::DataLoader batches(train, {.batch_size = s.batch, .shuffle = true, .prefetch = device});
-  nn::Sequential net = resnet(s.width, s.blocks);
+  ct::data::DataLoader batches(train, ranks.part({.batch_size = s.batch, .shuffle = true}));
+  nn::Sequential net = resnet(s.width, s.blocks, ranks.group());
   net.to(device);
-  std::printf("%lld parameters, %lld images to train on, %lld to test\n",
+  ranks.train_together(net);
+  std::printf("%lld parameters, %lld images to train on, %lld to test%s\n",
               static_cast<long long>(net.num_parameters()), static_cast<long long>(train.size()),
-              static_cast<long long>(test.size()));
+              static_cast<long long>(test.size()), ranks.text().c_str());
   ct::optim::SGD sgd(net.parameters(), {.lr = s.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
   // Up to the highest rate in the first third, then down to almost none.
   ct::optim::OneCycleLR schedule(sgd, {.max_lr = s.lr, .total_steps = s.epochs * batches.size()});
@@ -124,9 +130,10 @@ void train(const Settings& s) {
       sum.add_(step(images, y));
     }
     const std::string limit = limit_share(device);
-    std::printf("epoch %2lld  loss %.4f  test accuracy %.2f%%%s\n", static_cast<long long>(epoch),
-                sum.item() / static_cast<double>(batches.size()), 100 * accuracy(net, test, device),
-                limit.c_str());
+    const double loss = ct::dist::all_reduce(sum, ranks.group(), ct::dist::ReduceOp::mean).item() /
+                        static_cast<double>(batches.size());
+    std::printf("epoch %2lld  loss %.4f  test accuracy %.2f%%%s\n", static_cast<long long>(epoch), loss,
+                100 * accuracy(net, test, ranks), limit.c_str());
     std::fflush(stdout);
   }
 }

@@ -57,10 +57,9 @@ class MadeFolders {
 /// A folder that one process writes to: made where there is none, and locked until the end of the process.
 class ClaimedFolder {
  public:
-  /// `path`, or, if it is empty, a new folder runs/PROGRAM-DATE-TIME. Watches for interrupts from here on:
-  /// there is something to put away. Throws ct::IoError, also if a process that is still running has it.
+  /// `path`, or, if it is empty, a new folder runs/PROGRAM-DATE-TIME. Throws ct::IoError, also if a process that is still
+  /// running has it.
   ClaimedFolder(const std::string& program, const std::string& path) : path_(path) {
-    watch_interrupts();
     std::error_code error;
     if (path.empty()) {
       make_default(program, error);
@@ -121,11 +120,13 @@ class ClaimedFolder {
 class RunFolder {
  public:
   /// Claims the folder (ClaimedFolder): `out`, else the one of the checkpoint to `resume`, else
-  /// runs/PROGRAM-DATE-TIME. Throws ct::IoError; also if `out` holds what this run would write over: another
-  /// run, or files that are not this program's.
-  RunFolder(const std::string& program, const std::string& out, const std::string& resume)
-      : resumed_(resume.empty() ? "" : checkpoint_in(program, resume)),
-        claim_(program, !out.empty() || resume.empty() ? out : folder_of(resumed_)) {
+  /// runs/PROGRAM-DATE-TIME. Of several ranks the first `writes`; the others have no folder, and write nothing. Watches for
+  /// interrupts from here on: there is something to put away. Throws ct::IoError; also if `out` holds what this run would write over: another run, or files that are not this program's.
+  RunFolder(const std::string& program, const std::string& out, const std::string& resume, bool writes)
+      : resumed_(resume.empty() ? "" : checkpoint_in(program, resume)) {
+    watch_interrupts();
+    if (!writes) return;
+    claim_.emplace(program, !out.empty() || resume.empty() ? out : folder_of(resumed_));
     if (goes_on()) return;
     const std::string owner = program_of(path());
     CT_CHECK(owner.empty() || owner == program, ct::IoError, program.c_str(), path(), " is a run of ", owner,
@@ -140,14 +141,15 @@ class RunFolder {
       CT_CHECK(!holds(name), ct::IoError, program.c_str(), path(), " holds a model (", name,
                "); choose another --out");
   }
-  const std::string& path() const { return claim_.path(); }
+  bool writes() const { return claim_.has_value(); }
+  std::string path() const { return writes() ? claim_->path() : folder_of(resumed_); }
   std::string operator/(const std::string& name) const { return path() + "/" + name; }
   bool holds(const std::string& name) const {
     std::error_code ignored;
     return std::filesystem::exists(path() + "/" + name, ignored);
   }
   void write(const std::string& name, const std::string& text) const {
-    ct::io::write_file(*this / name, text);
+    if (writes()) ct::io::write_file(*this / name, text);
   }
 
   /// Number `extra` of the best checkpoint beside the one to resume. Empty without one, and when resuming
@@ -169,6 +171,7 @@ class RunFolder {
   /// be resumed, or given to --out again.
   template <class WriteMore>
   void begin(const RunRecord& record, WriteMore&& write_more) const {
+    if (!writes()) return;
     const std::string earlier = resumed_.empty() ? "" : text_of(folder_of(resumed_) + "/" + kHistory);
     const auto write_settings = [&] {
       write("config.json", record.config());
@@ -250,5 +253,5 @@ class RunFolder {
   }
 
   std::string resumed_;  // the checkpoint
-  ClaimedFolder claim_;
+  std::optional<ClaimedFolder> claim_;
 };

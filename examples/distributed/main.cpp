@@ -1,4 +1,5 @@
 #include <cotangent/cotangent.h>
+#include <cotangent/nn/io/sharded_checkpoint.h>
 #include <cotangent/nn/models/gpt2.h>
 #include <cotangent/nn/parallel/zero1.h>
 
@@ -23,7 +24,9 @@ namespace {
 struct Settings {
   std::int64_t ranks = 0, steps = 200, batch = 32, length = 64, vocab = 64, layers = 2, heads = 4, width = 64;
   double lr = 3e-3;
+  double bucket_mb = 25;
   bool zero1 = false, eager = false, bf16_wire = false;
+  std::string checkpoints;
 };
 
 // Sequences that go on by a rule: each token follows from the one before and the one before that. A step has the same on all
@@ -58,7 +61,9 @@ void train(const Settings& s, const dist::Group& world) {
                           .resid_pdrop = 0,
                           .device = device});
   lock.unlock();
-  nn::DataParallel parallel(model, world, {.wire = s.bf16_wire ? std::optional(ct::bf16) : std::nullopt});
+  nn::DataParallel parallel(model, world,
+                            {.bucket_bytes = static_cast<std::int64_t>(s.bucket_mb * (1 << 20)),
+                             .wire = s.bf16_wire ? std::optional(ct::bf16) : std::nullopt});
   const auto groups =
       ct::optim::decay_groups(model, ct::optim::AdamWOptions{.lr = s.lr, .weight_decay = 0.1});
   std::optional<nn::Zero1<ct::optim::AdamW>> shared;
@@ -104,6 +109,26 @@ void train(const Settings& s, const dist::Group& world) {
   const Tensor batch = batch_of(0);
   const std::int64_t times = 10;
   const double with = ms_of(times, [&] { step(batch); });
+  if (!s.checkpoints.empty()) {
+    ct::io::ShardedCheckpoint checkpoints(s.checkpoints, world);
+    const auto save = [&](std::int64_t number) {
+      ct::StateDict common, part;
+      common.merge("model", model.state_dict());
+      shared ? part.merge("optimizer", shared->sharded_state())
+             : common.merge("optimizer", own->state_dict());
+      checkpoints.save(number, common, part);
+    };
+    save(1);
+    checkpoints.wait();  // which has made the copies' memory
+    int done = 0;
+    const double saving = ms_of(times, [&] {
+      step(batch);
+      if (++done == 2) save(2);
+    });
+    checkpoints.wait();
+    if (speaks)
+      std::printf("a checkpoint stalls the steps by %.2f ms\n", (saving - with) * static_cast<double>(times));
+  }
   step.reset();  // its memory
   auto alone = ct::capture(
       [&](const Tensor& tokens) {
@@ -112,8 +137,14 @@ void train(const Settings& s, const dist::Group& world) {
       },
       {.enabled = !s.eager});
   for (int i = 0; i < 4; ++i) alone(batch);
-  const double without = ms_of(times, [&] { alone(batch); });
+  // The slowest rank counts, which the others wait for in any case.
+  const double without =
+      dist::all_reduce(ct::full({}, ms_of(times, [&] { alone(batch); })), world, dist::ReduceOp::max).item();
+  std::int64_t kept = 0;
+  for (const auto& [name, t] : shared ? shared->optimizer().state_dict() : own->state_dict())
+    kept += t.nbytes();
   if (!speaks) return;
+  std::printf("optimizer state of a rank: %.1f MB\n", static_cast<double>(kept) / 1e6);
   std::printf("%d ranks (%s)  %.2f ms a step  %.0f tokens/s  exposed communication %.2f ms\n", world.size(),
               world.backend().c_str(), with, static_cast<double>(s.batch * s.length) / with * 1000,
               with - without);
@@ -150,8 +181,10 @@ int main(int argc, char** argv) {
         flags.whole("--width", s.width, "of each layer");
         flags.positive("--lr", s.lr, "learning rate");
         flags.on("--zero1", s.zero1, "each rank keeps its part of the optimizer's state alone");
+        flags.positive("--bucket-mb", s.bucket_mb, "of gradients that are reduced at once");
         flags.on("--bf16-wire", s.bf16_wire, "gradients travel as bf16");
         flags.on("--eager", s.eager, "no captured steps");
+        flags.path("--checkpoints", s.checkpoints, "folder, to time what saving beside the steps costs them");
       },
       [&] { run(s); });
 }

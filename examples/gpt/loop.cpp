@@ -16,12 +16,13 @@ Tensor loss_of(const LanguageModel& model, const Options& o, const Tensor& x, co
 }
 
 bool train_steps(const Learner& learner, const Options& o, Batches& batches, Place& at, Watch& watch) {
-  auto& [model, optimizer, scaler, averages, _] = learner;
+  auto& [model, optimizer, scaler, averages, _, ranks] = learner;
   // The norm is measured even without a limit.
   const double limit = o.clip > 0 ? o.clip : std::numeric_limits<double>::infinity();
   const ct::CaptureOptions captured{.enabled = learner.captured};
   auto learn = ct::capture(
-      [&](const Tensor& x, const Tensor& y) {
+      [&](const Tensor& x, const Tensor& y, bool last) {
+        const auto alone = last ? nullptr : ranks.alone();
         const Tensor loss = loss_of(model, o, x, y);
         scaler.scale(loss / static_cast<double>(o.accumulate)).backward();  // its share of the step
         return loss;
@@ -42,7 +43,7 @@ bool train_steps(const Learner& learner, const Options& o, Batches& batches, Pla
     if (!watch.before_step()) return false;
     while (at.micro < o.accumulate) {
       const auto& [x, y] = batches.next();
-      const Tensor loss = learn(x, y);
+      const Tensor loss = learn(x, y, ranks.size() == 1 || at.micro + 1 == o.accumulate);
       ++at.micro;
       if (!watch.after_batch(loss, x, y)) return false;
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "examples/common/ranks.h"
 #include "examples/gpt/model.h"
 #include "examples/gpt/options.h"
 
@@ -38,6 +39,7 @@ struct Learner {
   ct::optim::GradScaler& scaler;  // does nothing but for f16
   ct::optim::Ema* averages;       // null: none are kept
   bool captured;                  // steps are captured, and replayed
+  const Ranks& ranks;
 };
 
 /// Updates made, and batches of the next one.

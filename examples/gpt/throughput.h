@@ -76,7 +76,8 @@ inline std::string short_number(double value) {
 
 /// First lines of a run: its text, its model and its number of steps.
 inline std::string introduction(const Options& o, const Corpus& corpus,
-                                const ct::nn::models::LanguageModel& model, bool evaluates) {
+                                const ct::nn::models::LanguageModel& model, bool evaluates,
+                                const std::string& ranks) {
   const ct::nn::models::ModelSizes s = model.sizes();
   const auto count = [](std::int64_t n) { return short_count(static_cast<double>(n)); };
   return ct::detail::cat("data     ", corpus.name, ": ", count(corpus.train.size()), " tokens to train on, ",
@@ -85,8 +86,8 @@ inline std::string introduction(const Options& o, const Corpus& corpus,
                          ", vocabulary ", corpus.vocabulary, "\nmodel    ", o.model, ", ", s.layers,
                          " layers, ", s.heads, " heads, width ", s.width, ", block ", o.block, ": ",
                          count(model.num_parameters()), " parameters, ", o.dtype, " on ", o.device, " (",
-                         ct::num_threads(), " threads)\nsteps    ", o.iters, " of ", o.accumulate, " x ",
-                         o.batch, " sequences, ",
+                         ct::num_threads(), " threads)", ranks, "\nsteps    ", o.iters, " of ", o.accumulate,
+                         " x ", o.batch, " sequences, ",
                          short_count(static_cast<double>(o.accumulate) * static_cast<double>(o.batch) *
                                      static_cast<double>(o.block)),
                          " tokens each\n");

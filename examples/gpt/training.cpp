@@ -11,6 +11,7 @@
 #include "examples/common/interrupts.h"
 #include "examples/common/metrics_table.h"
 #include "examples/common/progress.h"
+#include "examples/common/ranks.h"
 #include "examples/common/run_folder.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/loop.h"
@@ -43,16 +44,15 @@ class Training : private Watch {
  public:
   explicit Training(const Options& options)
       : o_(with_absolute_paths(options)),
-        device_(usable_device("gpt", options.device)),
+        ranks_("gpt", options.device),
         corpus_(load_corpus(options)),
-        folder_("gpt", options.out, options.resume),
+        folder_("gpt", options.out, options.resume, ranks_.first()),
         model_((ct::manual_seed(options.seed), make_model(options, corpus_.vocabulary))),
-        loader_(TokenDataset(corpus_.train,
-                             {.block = o_.block, .seed = o_.seed, .vocab_size = corpus_.vocabulary}),
-                {.batch_size = o_.batch,
-                 .workers = device_.is_cuda() ? o_.workers : 0,
-                 .seed = o_.seed,
-                 .prefetch = device_}),
+        loader_(
+            TokenDataset(corpus_.train,
+                         {.block = o_.block, .seed = o_.seed, .vocab_size = corpus_.vocabulary}),
+            ranks_.part(
+                {.batch_size = o_.batch, .workers = device_.is_cuda() ? o_.workers : 0, .seed = o_.seed})),
         scaler_({.enabled = o_.dtype == "f16" || o_.dtype == "pure-f16"}),
         loss_sum_(ct::zeros({}, {.device = device_})) {
     CT_CHECK(o_.val_tokens.empty() || corpus_.val.size() > o_.block, ct::ValueError, "gpt", "--val-tokens ",
@@ -69,23 +69,29 @@ class Training : private Watch {
                      .lr = o_.lr, .beta1 = o_.beta1, .beta2 = o_.beta2, .weight_decay = o_.weight_decay}));
     gradients_.emplace(*model_);
     if (o_.ema > 0) averages_.ema.emplace(*model_, ct::optim::EmaOptions{.decay = o_.ema, .warmup = true});
+    if (!ranks_.first()) o_.profile = {};
     o_.device = ct::to_string(device_);  // what is used, rather than what was asked for
     record_ = {.program = "gpt", .call = o_.call, .settings = settings(o_), .data_hash = data_};
     record_.facts = {{"data", flags::json(corpus_.place)}};
     if (!o_.resume.empty()) resume();
+    ranks_.train_together(*model_);
     flops_ = flops_per_token(*model_, o_.block);
     introduce();
   }
 
   int run() {
-    if (interrupted()) {
+    if (ranks_.any(interrupted())) {
       progress_.line("interrupted before it began");
       return 130;
     }
     begin();
     mark_ = started_ = Clock::now();
-    const Learner learner{*model_, *optimizer_, scaler_, averages_.ema ? &*averages_.ema : nullptr,
-                          device_.is_cuda() && !o_.eager};
+    const Learner learner{*model_,
+                          *optimizer_,
+                          scaler_,
+                          averages_.ema ? &*averages_.ema : nullptr,
+                          device_.is_cuda() && !o_.eager,
+                          ranks_};
     const bool all = train_steps(learner, o_, batches_, at_, *this);
     profile_.finish();
     if (!all) return stop();
@@ -104,7 +110,7 @@ class Training : private Watch {
       if (corpus_.tokenizer && !(folder_.goes_on() && folder_.holds("tokenizer.json")))
         corpus_.tokenizer->save(folder_ / "tokenizer.json");
     });
-    if (o_.resume.empty()) return;
+    if (o_.resume.empty() || !folder_.writes()) return;
     if (!folder_.holds(RunFolder::kBest)) best_ = kNone;  // the next one is the best there is
     metrics_.load(folder_ / "metrics.csv");
     samples_.load(folder_ / "samples.txt");
@@ -112,7 +118,7 @@ class Training : private Watch {
   }
 
   void introduce() const {
-    std::printf("%s", introduction(o_, corpus_, *model_, val_.has_value()).c_str());
+    std::printf("%s", introduction(o_, corpus_, *model_, val_.has_value(), ranks_.text()).c_str());
     std::printf("run      %s\n\n", folder_.path().c_str());
     std::fflush(stdout);
   }
@@ -137,7 +143,9 @@ class Training : private Watch {
       loss_sum_.add_(loss.detach().to(ct::f32));
     }
     ++losses_;
-    if (interrupted() || time_is_up()) return false;
+    // Several ranks end behind a whole step, whose gradients they have in common.
+    if ((ranks_.size() == 1 || at_.micro == o_.accumulate) && ranks_.any(interrupted() || time_is_up()))
+      return false;
     show();
     return true;
   }
@@ -152,7 +160,7 @@ class Training : private Watch {
                                            : "; there is no checkpoint yet");
   }
   [[noreturn]] void report(const std::string& what, const Tensor& x, const Tensor& y) const {
-    report(what, first_bad_op([&] { return loss_of(x, y); }));
+    report(what, ranks_.size() > 1 ? Ranks::kOneTells : first_bad_op([&] { return loss_of(x, y); }));
   }
   std::string loss_of_step() const { return "the loss of step " + std::to_string(at_.step); }
   bool is_finite(const Tensor& x, const Tensor& y) const {
@@ -178,7 +186,13 @@ class Training : private Watch {
     if (!steps || !is_finite(x, y)) report(loss_of_step(), x, y);
   }
 
+  // The mean of all ranks' losses.
+  void share_losses() {
+    loss_sum_.copy_(ct::dist::all_reduce(loss_sum_, ranks_.group(), ct::dist::ReduceOp::mean));
+  }
+
   int stop() {
+    share_losses();
     check_finite(std::nullopt);
     // A step may have been broken off between two batches: their gradients are kept with the rest.
     save(RunFolder::kLast);
@@ -202,7 +216,7 @@ class Training : private Watch {
     std::string text = "loss " + fixed(loss, 4) + "  lr " + short_number(learning_rate(o_, at_.step));
     if (norm_.defined()) text += "  norm " + fixed(norm_.item(), 2);
     text += "  " + short_count(rate_) + " tok/s";
-    if (const double peak = peak_flops(device_, o_.dtype); peak > 0)
+    if (const double peak = ranks_.size() * peak_flops(device_, o_.dtype); peak > 0)
       text += "  MFU " + fixed(100 * rate_ * flops_ / peak, 1) + "%";
     text += limit_.text(now_seconds * static_cast<double>(o_.accumulate) / static_cast<double>(batches));
     text += "  " + bytes_text(ct::memory_stats(device_).peak_in_use) + "  ETA " +
@@ -215,6 +229,7 @@ class Training : private Watch {
     const double trained = seconds_since(mark_);
     const std::int64_t batches = loader_.position() - mark_batches_;
     if (batches > 0 && trained > 0) rate_ = static_cast<double>(batches * o_.batch * o_.block) / trained;
+    share_losses();
     const double train_loss = losses_ > 0 ? loss_sum_.item() / static_cast<double>(losses_) : NAN;
     const double norm = norm_.defined() ? norm_.item() : NAN;
     const double lr = learning_rate(o_, std::max<std::int64_t>(0, at_.step - 1));
@@ -225,7 +240,7 @@ class Training : private Watch {
       std::optional<ct::optim::EmaScope> averaged;  // what is evaluated, and writes the sample
       if (averages_.ema) averaged.emplace(*averages_.ema);
       val = validation_loss();
-      if (interrupted()) return false;
+      if (ranks_.any(interrupted())) return false;
       check_finite(val);
       progress_.line("step " + std::to_string(at_.step) +
                      (losses_ > 0 ? "  loss " + fixed(train_loss, 4) : std::string()) +
@@ -237,7 +252,7 @@ class Training : private Watch {
                      (at_.step > 0 ? "  " + short_count(rate_) + " tok/s" : std::string()));
       if (at_.step > 0) sample = write_sample();
     }
-    if (interrupted()) return false;  // the sample may be cut short: all of it is done again
+    if (ranks_.any(interrupted())) return false;  // the sample may be cut short: all of it is done again
     metrics_.add({static_cast<double>(at_.step), train_loss, val.value_or(NAN), lr, norm, rate_, seconds()});
     folder_.write("metrics.csv", metrics_.csv());
     folder_.write("loss.svg", svg::chart("Loss by step", "step", "cross-entropy",
@@ -275,16 +290,17 @@ class Training : private Watch {
     auto windows = validation_windows();
     Tensor sum = ct::zeros({}, {.device = device_});
     std::int64_t count = 0;
-    for (const auto& [x, y] : windows) {
-      if (interrupted()) return std::nullopt;
-      sum.add_(loss_of(x, y).to(ct::f32) * static_cast<double>(x.size(0)));
+    for (std::int64_t i = 0; const auto& [x, y] : windows) {
+      if (interrupted() && ranks_.size() == 1) return std::nullopt;
       count += x.size(0);
+      if (i++ % ranks_.size() != ranks_.group().rank()) continue;  // another rank's
+      sum.add_(loss_of(x, y).to(ct::f32) * static_cast<double>(x.size(0)));
     }
-    return sum.item() / static_cast<double>(count);
+    return ct::dist::all_reduce(sum, ranks_.group()).item() / static_cast<double>(count);
   }
 
   std::string write_sample() const {
-    if (o_.sample == 0 || !corpus_.tokenizer) return {};
+    if (o_.sample == 0 || !corpus_.tokenizer || !ranks_.first()) return {};
     // Draws of its own: a sample changes nothing in the training.
     ct::Generator draws(o_.seed + static_cast<std::uint64_t>(at_.step));
     std::printf("---\n");
@@ -297,6 +313,7 @@ class Training : private Watch {
 
   // Everything a resumed run needs to go on as if it had never stopped.
   void save(const std::string& name) {
+    if (!folder_.writes()) return;
     ct::StateDict extras;
     extras.set_value("vocabulary", corpus_.vocabulary);
     extras.set_value("step", at_.step);
@@ -359,7 +376,8 @@ class Training : private Watch {
 
   const Clock::time_point began_ = Clock::now();
   Options o_;
-  ct::Device device_;
+  Ranks ranks_;
+  const ct::Device device_ = ranks_.device();
   Corpus corpus_;
   const std::string data_ = fingerprint(corpus_);
   RunFolder folder_;

@@ -1,11 +1,13 @@
 #include "examples/mnist/model.h"
 
+#include <cotangent/nn/parallel/data_parallel.h>
+
 #include <cmath>
 
 namespace nn = ct::nn;
 using ct::Tensor;
 
-nn::Sequential make_model(const Options& o) {
+nn::Sequential make_model(const Options& o, const ct::dist::Group& ranks) {
   nn::Sequential model;
   std::int64_t in = 784;
   if (o.model == "cnn") {
@@ -17,7 +19,7 @@ nn::Sequential make_model(const Options& o) {
       model
           .append(
               nn::Conv2d(channels, more, 3, {.stride = channels == 1 ? 1 : 2, .padding = 1, .bias = false}))
-          .append(nn::BatchNorm2d(more))
+          .append(nn::SyncBatchNorm(more, ranks))
           .append(nn::ReLU());
       channels = more;
     }

@@ -22,6 +22,14 @@ class Tally {
     count_ += n;
   }
   std::int64_t count() const { return count_; }
+  /// The sums of all ranks' tallies. Collective.
+  Tally of_all(const ct::dist::Group& ranks) const {
+    Tally all = *this;
+    all.loss_ = ct::dist::all_reduce(loss_, ranks), all.hits_ = ct::dist::all_reduce(hits_, ranks);
+    all.count_ = static_cast<std::int64_t>(
+        ct::dist::all_reduce(ct::full({}, static_cast<double>(count_), {.dtype = ct::f64}), ranks).item());
+    return all;
+  }
   /// State for a checkpoint in the middle of an epoch, so that the epoch's figures stay whole.
   void save(ct::StateDict& to) const {
     to.set_value("tally.loss", loss_.item());
@@ -42,14 +50,15 @@ class Tally {
   std::int64_t count_ = 0;
 };
 
-/// The loss and accuracy over all that `loader` gives.
+/// The loss and accuracy over all that `loader` gives; of several ranks, each computes some of the batches.
 inline Score evaluate(const ct::nn::Sequential& model, ct::data::DataLoader<ct::data::ImageDataset>& loader,
-                      ct::Device device) {
+                      ct::Device device, const ct::dist::Group& ranks = {}) {
   const ct::NoGrad guard;
   Tally tally(device);
-  for (auto [x, y] : loader) {
+  for (std::int64_t i = 0; auto [x, y] : loader) {
+    if (i++ % ranks.size() != ranks.rank()) continue;
     const ct::Tensor logits = model.forward(x);
     tally.add(ct::cross_entropy(logits, y), logits, y);
   }
-  return tally.score();
+  return tally.of_all(ranks).score();
 }

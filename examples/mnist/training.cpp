@@ -11,6 +11,7 @@
 #include "examples/common/interrupts.h"
 #include "examples/common/metrics_table.h"
 #include "examples/common/progress.h"
+#include "examples/common/ranks.h"
 #include "examples/common/run_folder.h"
 #include "examples/mnist/augment.h"
 #include "examples/mnist/images.h"
@@ -29,15 +30,18 @@ class Training : private Watch {
  public:
   explicit Training(const Options& options)
       : o_(options),
-        device_(usable_device("mnist", options.device)),
+        ranks_("mnist", options.device),
         images_(load_images(options.data, options.drawn, options.seed)),
-        folder_("mnist", options.out, options.resume),
-        model_((ct::manual_seed(options.seed), make_model(options))),
+        folder_("mnist", options.out, options.resume, ranks_.first()),
+        model_((ct::manual_seed(options.seed), make_model(options, ranks_.group()))),
         loader_(dataset_of(images_, images_.train),
-                {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
+                ranks_.part({.batch_size = options.batch, .shuffle = true, .seed = options.seed})),
         test_loader_(dataset_of(images_, images_.test), {.batch_size = 1000, .prefetch = device_}) {
     // A file that can't be written at the end is an error at the start.
+    if (!ranks_.first()) o_.json.clear(), o_.profile = {};
     if (!o_.json.empty()) ct::io::AtomicFile writable(o_.json);
+    CT_CHECK(ranks_.size() == 1 || !o_.overfit_batch, ct::ValueError, "mnist", "--overfit-batch with ",
+             ranks_.size(), " ranks; one is enough to learn one batch: start the program by itself");
     // The values used, in place of those asked for.
     o_.device = ct::to_string(device_);
     o_.data = images_.folder;
@@ -47,19 +51,20 @@ class Training : private Watch {
     total_steps_ = o_.epochs * loader_.size();
     record_ = {.program = "mnist", .call = o_.call, .settings = settings(o_), .data_hash = data_};
     if (!o_.resume.empty()) resume();
+    ranks_.train_together(model_);
     std::printf("data     %s: %lld to train on, %lld to test\n", images_.name.c_str(),
                 static_cast<long long>(images_.train.labels.size(0)),
                 static_cast<long long>(images_.test.labels.size(0)));
     if (!images_.note.empty()) std::printf("note     %s\n", images_.note.c_str());
     if (!o_.gemm.empty()) std::printf("products %s\n", o_.gemm.c_str());
-    std::printf("model    %lld parameters on %s (%d threads), %s\nrun      %s\n\n",
+    std::printf("model    %lld parameters on %s (%d threads)%s, %s\nrun      %s\n\n",
                 static_cast<long long>(model_.num_parameters()), o_.device.c_str(), ct::num_threads(),
-                o_.optimizer.c_str(), folder_.path().c_str());
+                ranks_.text().c_str(), o_.optimizer.c_str(), folder_.path().c_str());
     std::fflush(stdout);
   }
 
   int run() {
-    if (interrupted()) {
+    if (ranks_.any(interrupted())) {
       progress_.line("interrupted before it began");
       return 130;
     }
@@ -91,7 +96,7 @@ class Training : private Watch {
  private:
   void begin() {
     folder_.begin(record_, [] {});
-    if (o_.resume.empty()) return;
+    if (o_.resume.empty() || !folder_.writes()) return;
     metrics_.load(folder_ / "metrics.csv");
     earlier_seconds_ = folder_.load_seconds();
     // Without a best checkpoint the next one is the best.
@@ -102,7 +107,7 @@ class Training : private Watch {
   bool train_one_epoch() {
     epoch_start_ = Clock::now();
     tally_ = Tally(device_);
-    if (resumed_.contains_value("tally.count")) tally_.load(resumed_);
+    if (ranks_.first() && resumed_.contains_value("tally.count")) tally_.load(resumed_);
     resumed_ = {};
     earlier_ = tally_.count();
     const auto rate = [&](std::int64_t step) {
@@ -111,7 +116,7 @@ class Training : private Watch {
     const auto augment = [&](const Tensor& x) { return augmented(x, o_.augment); };
     if (!train_epoch(model_, *optimizer_, loader_, augment, rate, device_.is_cuda() && !o_.eager, *this))
       return false;
-    train_ = tally_.score();
+    train_ = tally_.of_all(ranks_.group()).score();
     samples_per_s_ = samples_per_s();
     return true;
   }
@@ -127,7 +132,7 @@ class Training : private Watch {
   bool after_update(const Tensor& loss, const Tensor& logits, const Tensor& x, const Tensor& y) override {
     tally_.add(loss, logits, y);
     profile_.step(), limit_.step();  // the next one
-    if (!interrupted()) {
+    if (!ranks_.any(interrupted())) {
       show();
       return true;
     }
@@ -137,8 +142,10 @@ class Training : private Watch {
     return false;
   }
 
+  // Images of the epoch, all ranks'.
+  std::int64_t seen() const { return earlier_ + (tally_.count() - earlier_) * ranks_.size(); }
   double samples_per_s() const {
-    return static_cast<double>(tally_.count() - earlier_) /
+    return static_cast<double>(seen() - earlier_) /
            std::chrono::duration<double>(Clock::now() - epoch_start_).count();
   }
 
@@ -148,7 +155,7 @@ class Training : private Watch {
     const Score score = tally_.score();  // waits for a GPU: before the clock
     const double rate = samples_per_s();
     const double left =
-        static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - tally_.count()) / rate;
+        static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - seen()) / rate;
     char text[160];
     std::snprintf(text, sizeof text, "loss %.4f  accuracy %.2f%%  %.0f samples/s%s  ETA %s", score.loss,
                   100 * score.accuracy, rate, limit_.text(static_cast<double>(o_.batch) / rate).c_str(),
@@ -159,13 +166,15 @@ class Training : private Watch {
 
   // A loss is no number: which op made the first bad value, and what to do.
   [[noreturn]] void report(const std::string& what, const Tensor& x, const Tensor& y) {
-    const std::string op = first_bad_op([&] { return ct::cross_entropy(model_.forward(x), y); });
+    const std::string op = ranks_.size() > 1
+                               ? Ranks::kOneTells
+                               : first_bad_op([&] { return ct::cross_entropy(model_.forward(x), y); });
     ct::detail::fail<ct::ValueError>("mnist", what, " is not a number; ", op, "; try a lower --lr");
   }
 
   Score evaluated() {
     const Evaluation scope(model_);
-    return evaluate(model_, test_loader_, device_);
+    return evaluate(model_, test_loader_, device_, ranks_.group());
   }
 
   // The losses of the steps do not tell of the last update, and no checkpoint of weights that it broke
@@ -217,7 +226,8 @@ class Training : private Watch {
   // Everything a resumed run needs to go on as if it had never stopped.
   void save(const std::string& name, const Tally* tally = nullptr) {
     ct::StateDict extras;
-    if (tally) tally->save(extras);
+    if (tally) tally->of_all(ranks_.group()).save(extras);
+    if (!folder_.writes()) return;
     extras.set_value("best_accuracy", best_accuracy_);
     extras.set_value("data", data_);
     ct::io::save_checkpoint(folder_.path() + "/" + name,
@@ -295,7 +305,8 @@ class Training : private Watch {
   }
 
   Options o_;
-  ct::Device device_;
+  Ranks ranks_;
+  const ct::Device device_ = ranks_.device();
   ImageSet images_;
   const std::string data_ = fingerprint(images_);
   RunFolder folder_;

@@ -208,6 +208,32 @@ TEST_CASE("host effects of a captured step", "[capture]") {
   CHECK(host == 4);
 }
 
+TEST_CASE("guards of a captured step: one for each key", "[capture]") {
+  int asked[3] = {};
+  bool holds = true;
+  int key = 0;
+  auto f = capture([&](const Tensor& a) {
+    if (Recording* const step = ct::detail::recording())
+      for (int i = 0; i < 3; ++i) {
+        step->guard(
+            "what every step of it has", [&asked, i] { return ++asked[i] > 0; }, true,
+            i < 2 ? &key : nullptr);
+        step->guard(
+            "a thing that is gone", [&holds] { return holds; }, false, &holds);
+      }
+    return a + 1;
+  });
+  for (int i = 0; i < 6; ++i) f(ones({2}));
+  CHECK(f.replays() == 3);
+  CHECK(asked[0] > 0);
+  CHECK(asked[1] == 0);  // the second with that key
+  CHECK(asked[2] == asked[0]);
+  holds = false;
+  const std::int64_t before = f.replays();
+  f(ones({2}));
+  CHECK(f.replays() == before);
+}
+
 namespace {
 struct Counter final : Tracer {
   bool begin(const KernelCall& call) override { return names.push_back(call.op.name), false; }

@@ -126,7 +126,7 @@ class StepCheck final : public Recording {
   ~StepCheck() = default;
 
   void effect(std::function<void()>) override {}
-  void guard(const char*, std::function<bool()>, bool) override {}
+  void guard(const char*, std::function<bool()>, bool, const void*) override {}
   void* slot(std::function<std::uint64_t()> value) override;
   void gradient(const Tensor&) override {}
   [[noreturn]] void refuse(const char* op, const char* why) override;
@@ -167,6 +167,7 @@ struct Recorded {
     const char* what;
     std::function<bool()> holds;
     bool returns = true;
+    const void* key = nullptr;
   };
   struct Written {
     Storage* storage;  // held
@@ -244,7 +245,7 @@ class StepRecorder final : public CallRecorder, public Recording {
   StepRecorder(Recorded& to, Mailbox& mailbox, const BlockPlan& plan, Watcher& watcher);
 
   void effect(std::function<void()> effect) override;
-  void guard(const char* what, std::function<bool()> holds, bool returns) override;
+  void guard(const char* what, std::function<bool()> holds, bool returns, const void* key) override;
   void* slot(std::function<std::uint64_t()> value) override;
   void gradient(const Tensor& leaf) override;
   [[noreturn]] void refuse(const char* op, const char* why) override;

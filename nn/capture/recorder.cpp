@@ -63,8 +63,9 @@ void StepRecorder::gradient(const Tensor& leaf) {
 void StepRecorder::effect(std::function<void()> effect) {
   to_.effects.push_back({calls.size(), -1, std::move(effect), {}});
 }
-void StepRecorder::guard(const char* what, std::function<bool()> holds, bool returns) {
-  to_.guards.push_back({what, std::move(holds), returns});
+void StepRecorder::guard(const char* what, std::function<bool()> holds, bool returns, const void* key) {
+  if (key && std::ranges::find(to_.guards, key, &Recorded::Guard::key) != to_.guards.end()) return;
+  to_.guards.push_back({what, std::move(holds), returns, key});
 }
 void* StepRecorder::slot(std::function<std::uint64_t()> value) {
   if (next_slot_ == Mailbox::kSlots)

@@ -177,6 +177,53 @@ TEST_CASE("DataLoader: a loop that is left counts as an epoch", "[data]") {
   CHECK(labels_of(loader) == labels_of(other));
 }
 
+TEST_CASE("DataLoader: ranks take their parts of one rank's batches, and another number goes on", "[data]") {
+  const auto batches_of = [](std::int64_t ranks, const StateDict& from) {
+    std::vector<std::vector<std::int64_t>> all;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      data::DataLoader loader(
+          numbers(21), {.batch_size = 12, .shuffle = true, .num_replicas = ranks, .rank = rank, .seed = 9});
+      loader.load_state_dict(from);
+      std::size_t at = 0;
+      for (auto [x, y] : loader) {
+        if (rank == 0) all.emplace_back();
+        CHECK(y.numel() == (loader.position() == 1 ? 12 : 9 + ranks - 1) / ranks);
+        for (const std::int64_t i : y.to_vector<std::int64_t>()) all[at].push_back(i);
+        ++at;
+      }
+    }
+    return all;
+  };
+  data::DataLoader whole(numbers(21), {.batch_size = 12, .shuffle = true, .seed = 9});
+  const StateDict start = whole.state_dict();
+  const auto one = batches_of(1, start);
+  REQUIRE(one.size() == 2);
+  CHECK(one[1].size() == 9);
+  CHECK(batches_of(3, start) == one);
+  for (const std::int64_t ranks : {2, 4}) {  // 9 is filled up with its own first ones
+    auto several = batches_of(ranks, start);
+    CHECK(several[0] == one[0]);
+    std::vector<std::int64_t> filled = one[1];
+    for (std::size_t i = 0; filled.size() % static_cast<std::size_t>(ranks) != 0; ++i)
+      filled.push_back(one[1][i]);
+    CHECK(several[1] == filled);
+  }
+  // A state in the middle is every number's.
+  StateDict middle;
+  for (data::DataLoader half(numbers(21),
+                             {.batch_size = 12, .shuffle = true, .num_replicas = 4, .rank = 3, .seed = 9});
+       auto [x, y] : half) {
+    middle = half.state_dict();
+    break;
+  }
+  CHECK(batches_of(3, middle) == std::vector<std::vector<std::int64_t>>{one[1]});
+  CHECK_THROWS_WITH(data::DataLoader(numbers(4), {.batch_size = 4, .num_replicas = 3}),
+                    Catch::Contains("batch_size is 4 for 3 ranks"));
+  CHECK_THROWS_AS(data::DataLoader(numbers(4), {.batch_size = 4, .num_replicas = 0}), ValueError);
+  CHECK_THROWS_AS(data::DataLoader(numbers(4), {.batch_size = 4, .num_replicas = 2, .rank = 2}), ValueError);
+  CHECK_THROWS_AS(data::DataLoader(numbers(4), {.batch_size = 4, .rank = -1}), ValueError);
+}
+
 TEST_CASE("DataLoader: exceptions reach the loop when their batch is due", "[data]") {
   for (int workers : {0, 1, 3}) {
     data::DataLoader loader(Squares{.fails_at = 5}, {.batch_size = 2, .workers = workers});

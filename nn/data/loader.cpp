@@ -190,16 +190,14 @@ class EpochRun {
         ~Pinned() { pinned_batches() = before; }
         bool before;
       } const pinned(options_.prefetch.is_cuda());
-      std::vector<std::int64_t> in_order;
-      if (order_.empty()) {
-        ct::detail::reserve("DataLoader", in_order, count);
-        in_order.resize(static_cast<std::size_t>(count));
-        std::iota(in_order.begin(), in_order.end(), begin);
+      // A rank's part; that of one rank is all.
+      const std::int64_t part = (count - 1) / options_.num_replicas + 1;
+      std::vector<std::int64_t> indices;
+      ct::detail::reserve("DataLoader", indices, part);
+      for (std::int64_t i = 0; i < part; ++i) {
+        const std::int64_t at = begin + (options_.rank * part + i) % count;
+        indices.push_back(order_.empty() ? at : order_[static_cast<std::size_t>(at)]);
       }
-      const std::span<const std::int64_t> indices =
-          order_.empty()
-              ? std::span<const std::int64_t>(in_order)
-              : std::span(order_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
       if (options_.prefetch.is_cuda()) {
         const StreamGuard on(**upload_);
         slot.tensors = fetch_(indices);
@@ -250,6 +248,11 @@ LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& 
   CT_CHECK(!options.sampler || (!options.shuffle && examples_ >= 0), ValueError, "DataLoader",
            "got a sampler of size ", examples_,
            options.shuffle ? ", and shuffle too; the order is the sampler's alone" : "; it must be >= 0");
+  CT_CHECK(options.num_replicas >= 1 && options.batch_size % options.num_replicas == 0, ValueError,
+           "DataLoader", "batch_size is ", options.batch_size, " for ", options.num_replicas,
+           " ranks; each takes the same part of it, so it must be a multiple of their number");
+  CT_CHECK(options.rank >= 0 && options.rank < options.num_replicas, ValueError, "DataLoader", "rank is ",
+           options.rank, "; it must lie in [0, ", options.num_replicas, ')');
   if (options.prefetch.is_cuda()) check_device("DataLoader", options.prefetch);
   // An order that needs no seed draws none: a loop that only evaluates leaves the generator as it was.
   if (options.seed || options.shuffle)

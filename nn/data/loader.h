@@ -26,6 +26,11 @@ struct LoaderOptions {
   std::optional<AnySampler> sampler = std::nullopt;
   /// Leaves out a last batch that is not full.
   bool drop_last = false;
+  /// Ranks that train together, and which of them this is: each takes its part of every batch, of which batch_size counts all
+  /// parts. Order and state are those of one rank, whatever the number of ranks: another number goes on with the same batches. A
+  /// batch that is no multiple of num_replicas is filled up with its own first examples. For every dataset and sampler, also an
+  /// endless one; of a DistributedSampler the loader has one rank's part already.
+  std::int64_t num_replicas = 1, rank = 0;
   /// Threads that make batches ahead, or as many of them as the system gives. 0: batches are made by the
   /// loop's own thread.
   int workers = 0;
@@ -105,7 +110,8 @@ class DataLoader {
 
  public:
   /// Throws ValueError for a batch size below 1, a number of prefetched batches outside [1, 65536], or of
-  /// workers outside [0, 1024], or for `shuffle` beside a sampler. The loop throws IndexError if the sampler gives a number
+  /// workers outside [0, 1024], for `shuffle` beside a sampler, and for a batch_size that is no multiple of num_replicas, or a
+  /// rank outside [0, num_replicas). The loop throws IndexError if the sampler gives a number
   /// that the dataset does not have, ValueError if it gives more or fewer than its size(), Error if a worker can't be started,
   /// OutOfMemoryError if the order or a batch does not fit into memory. Using a loader that was moved from throws Error.
   explicit DataLoader(D dataset, LoaderOptions options = {})

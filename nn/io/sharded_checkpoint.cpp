@@ -9,6 +9,8 @@
 #include <thread>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/device/stream.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/safetensors.h>
 #include <cotangent/ops/collective/collective.h>
@@ -62,14 +64,17 @@ struct ShardedCheckpoint::Impl {
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
   }
 
-  // A copy on the host, in memory that the next save() takes again.
+  // A copy on the host, in memory that the next save() takes again. A GPU's is there when `copied` is reached: the device makes
+  // it between two steps, and the host does not wait.
   Tensor snapshot(const std::string& name, const Tensor& t) {
     Tensor& copy = copies[name];
     if (!copy.defined() || copy.shape() != t.shape() || copy.dtype() != t.dtype()) {
       copy = empty(t.shape(), {.dtype = t.dtype()});
       if (t.device().is_cuda()) copy = copy.pin_memory();
     }
-    copy.copy_(t);
+    const Tensor whole = t.contiguous();
+    copy_bytes(copy.raw_data(), cpu, whole.raw_data(), t.device(), static_cast<std::size_t>(whole.nbytes()),
+               true);
     return copy;
   }
 
@@ -86,10 +91,12 @@ struct ShardedCheckpoint::Impl {
       mine.set_value(name + kShape, text_of_shape(t.shape()));
     }
     for (const auto& [name, t] : shared) mine.set(name, snapshot(name, t.detach().reshape({-1})));
+    if (group.device().is_cuda()) copied.record(current_stream(group.device()));
     return mine;
   }
 
   void write(const std::string& name, const StateDict& mine) {
+    if (group.device().is_cuda()) copied.synchronize();
     const fs::path place = fs::path(folder) / name;
     io::save((place / file_of_rank(group.rank(), group.size())).string(), mine);
     if (group.rank() != 0) return;
@@ -128,6 +135,7 @@ struct ShardedCheckpoint::Impl {
   static constexpr std::chrono::minutes limit{10};
   const ShardedCheckpointOptions options;
   std::map<std::string, Tensor> copies;
+  Event copied;
   std::thread writer;
   std::exception_ptr error;
 };

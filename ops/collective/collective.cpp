@@ -167,11 +167,14 @@ constexpr OpDef k_join = checked({.name = "join_collectives",
                                   .cuda = {join_forward, nullptr},
                                   .dtypes = kAllTypes});
 
-// A recording keeps its groups: a graph that outlives a communicator would crash.
+// A recording keeps its groups: a graph that outlives a communicator would crash. So would one of a group that has failed,
+// whose next step is a plain one, and throws.
 CollectiveAttrs attrs_of(const Group& group, ReduceOp op = ReduceOp::sum, std::int64_t root = 0) {
   if (Recording* const step = ct::detail::recording())
-    step->guard("a group that has ended",
-                [kept = detail::group_of("capture", group.state().id)] { return kept != nullptr; });
+    step->guard(
+        "a group that has failed since",
+        [kept = detail::group_of("capture", group.state().id)] { return kept->before_replay(); }, false,
+        &group.state());
   return {group.state().id, op, false, static_cast<std::int32_t>(root)};
 }
 

@@ -269,6 +269,82 @@ TEST_CASE("collectives: errors", "[dist]") {
                     Catch::Contains("it must lie in [0, 2)"));
 }
 
+TEST_CASE("collectives: a captured step of a group that has failed throws, and does not replay",
+          "[dist][capture]") {
+  const auto seen = Ranks{2}.run([&](const Group& g) {
+    auto step = capture([&](const Tensor& x) { return dist::all_reduce(x, g); });
+    for (int i = 0; i < 5; ++i) step(ones({3}));
+    dist::barrier(g);
+    const std::int64_t before = step.replays();
+    g.abort("a program's own reason");
+    bool threw = false;
+    try {
+      step(ones({3}));
+    } catch (const PeerError&) { threw = true; }
+    return std::vector{full({}, threw), full({}, before > 0), full({}, !step.captured())};
+  });
+  for (const auto& rank : seen)
+    for (const Tensor& t : rank) CHECK(t.item() == 1);
+}
+
+TEST_CASE("a GPU that is not the current one: forward and backward", "[dist][cuda]") {
+  if (cuda_device_count() < 2) {
+    SUCCEED("two GPUs are wanted");
+    return;
+  }
+  manual_seed(3);
+  const Tensor x = randn({5, 7}), w = randn({7, 3});
+  std::vector<Tensor> gradients;
+  for (const Device device : {cpu, cuda(1)}) {
+    const Tensor a = x.to(device).detach().set_requires_grad(), b = w.to(device).detach().set_requires_grad();
+    sum(softmax(matmul(a, b), -1) * matmul(a, b) + sum(a)).backward();
+    for (const Tensor& t : {a, b}) gradients.push_back(t.grad().to(cpu));
+  }
+  CHECK(allclose(gradients[2], gradients[0], 1e-4, 1e-4));
+  CHECK(allclose(gradients[3], gradients[1], 1e-4, 1e-4));
+}
+
+TEST_CASE("collectives: a rank captures while another waits for its GPU", "[dist][cuda]") {
+  if (cuda_device_count() < 2) {
+    SUCCEED("two GPUs are wanted");
+    return;
+  }
+  using namespace std::chrono_literals;
+  const auto sums = Ranks{2, {cuda(0), cuda(1)}, 20s}.run([&](const Group& g) {
+    auto step = capture([&](const Tensor& x) { return dist::all_reduce(x, g); });
+    const Tensor x = full({64}, g.rank() + 1, {.device = g.device()});
+    for (int i = 0; i < 3; ++i) step(x);
+    if (g.rank() == 1) std::this_thread::sleep_for(500ms);
+    const Tensor y = step(x);  // the graph is made here
+    synchronize(g.device());
+    return std::vector{y};
+  });
+  for (const auto& rank : sums) CHECK(equal(rank[0], full({64}, 3)));
+}
+
+TEST_CASE("collectives: a rank that is late to a captured step on GPUs", "[dist][cuda]") {
+  if (cuda_device_count() < 2) {
+    SUCCEED("two GPUs are wanted");
+    return;
+  }
+  using namespace std::chrono_literals;
+  const auto seen = Ranks{2, {cuda(0), cuda(1)}, 1000ms}.run([&](const Group& g) {
+    auto step = capture([&](const Tensor& x) { return dist::all_reduce(x, g); });
+    const Tensor x = ones({1 << 20}, {.device = g.device()});
+    for (int i = 0; i < 4; ++i) step(x);
+    if (g.rank() == 1) std::this_thread::sleep_for(4s);
+    std::string why;
+    try {
+      step(x);
+      synchronize(g.device());
+      g.check();
+      step(x);
+    } catch (const PeerError& e) { why = e.what(); }
+    return std::vector{full({}, why.find("the collectives of a captured step of rank 0") != why.npos)};
+  });
+  for (const auto& rank : seen) CHECK(rank[0].item() == 1);
+}
+
 TEST_CASE("collectives on GPUs", "[dist][cuda]") {
   const int gpus = cuda_device_count();
   if (gpus < 2) SUCCEED("two GPUs are wanted");

@@ -62,8 +62,10 @@ Group init(const InitOptions& options) {
                "; COTANGENT_MPI must name the library that belongs to this mpirun");
       rank = mpi_rank;
     }
-  } else if (text("SLURM_PROCID")) {
-    rank = number("SLURM_PROCID"), size = first_of({"SLURM_NTASKS", "SLURM_NPROCS"});
+  } else if (text("SLURM_STEP_NUM_TASKS")) {  // in a job's own script there are SLURM_NTASKS and rank 0 alone
+    rank = number("SLURM_PROCID"), size = number("SLURM_STEP_NUM_TASKS");
+    CT_CHECK(rank, ValueError, kInit,
+             "SLURM_STEP_NUM_TASKS is set, SLURM_PROCID is not; start the program by srun");
   }
   const Device device = device_of(options, local);
   if (size.value_or(1) <= 1) {

@@ -211,6 +211,12 @@ void GroupState::run(Kind kind, const Tensor& x, const Tensor& y, ReduceOp op, i
   if (call.number == number) call.ms = now_ms() - call.start_ms;
 }
 
+bool GroupState::before_replay() {
+  if (failed_) return false;
+  if (nccl) nccl->before_replay();
+  return true;
+}
+
 void GroupState::join() {
   if (nccl) nccl->join();
   check();

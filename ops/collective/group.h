@@ -87,7 +87,8 @@ struct InitOptions {
 ///  * OMPI_COMM_WORLD_SIZE or PMI_SIZE (mpirun): over MPI, whose library is opened then (COTANGENT_MPI names its file).
 ///  * RANK and WORLD_SIZE, with MASTER_ADDR, MASTER_PORT, LOCAL_RANK (torchrun's): rank 0 listens there. On the CPU tensors
 ///    go through rank 0 as well, which serves tests and small models; MPI is faster.
-///  * SLURM_PROCID and SLURM_NTASKS, with SLURM_LOCALID and MASTER_ADDR, or SLURM_LAUNCH_NODE_IPADDR, for rank 0's host.
+///  * SLURM_STEP_NUM_TASKS and SLURM_PROCID (srun's; a batch script that starts the program itself has none), with SLURM_LOCALID,
+///    and MASTER_ADDR, or SLURM_LAUNCH_NODE_IPADDR, for rank 0's host: as RANK and WORLD_SIZE.
 ///  * none of these: this process alone, for which neither MPI nor NCCL is opened.
 /// Tensors of GPUs go through NCCL, which is opened then (COTANGENT_NCCL names its file).
 ///

@@ -46,6 +46,8 @@ struct GroupState {
   /// Runs a collective whose result is y. `later`: on a GPU it runs beside the current stream, until join().
   void run(Kind kind, const Tensor& x, const Tensor& y, ReduceOp op, int root, bool later);
   void join();
+  /// Whether the group goes on, for a captured step of it that is about to be replayed.
+  bool before_replay();
   void fail(const std::string& why) noexcept;
   /// Throws the failure, if there is one, as that of a call.
   void check(const std::string& what = {});
@@ -93,6 +95,9 @@ class Nccl {
   virtual void run(Kind kind, const Tensor& x, const Tensor& y, ReduceOp op, int root, bool later,
                    const std::string& what) = 0;
   virtual void join() = 0;
+  /// Replays of captured calls are watched as a whole: where the host makes no call for long, and the device does not come to the end
+  /// of what it was given.
+  virtual void before_replay() noexcept = 0;
   /// Waits until what is under way is done, or the group has failed.
   virtual void finish() noexcept = 0;
   /// Lets kernels that wait for other ranks end.

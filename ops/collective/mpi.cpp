@@ -34,9 +34,13 @@ struct MpiFunctions {
 
 MpiFunctions open_mpi() {
   const char* const named = std::getenv("COTANGENT_MPI");
+  // A machine may have both: the library is the starter's.
+  const bool ompi = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   void* library = nullptr;
-  for (const char* name :
-       {named && *named ? named : "libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"})
+  for (const char* name : {named && *named ? named
+                           : ompi          ? "libmpi.so.40"
+                                           : "libmpich.so.12",
+                           ompi ? "libmpi.so" : "libmpi.so.12", "libmpi.so"})
     if (!library) library = ::dlopen(name, RTLD_NOW | RTLD_GLOBAL);  // its plugins look for its symbols
   CT_CHECK(library, IoError, "mpi", "mpirun has started this process, and MPI can't be loaded: ", ::dlerror(),
            "; install it (libopenmpi3), or name its file in COTANGENT_MPI");

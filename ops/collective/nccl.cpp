@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <optional>
 
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/ops/collective/group_internal.h>
@@ -117,6 +118,7 @@ class NcclRank final : public Nccl {
     const Stream current = current_stream(device_);
     const std::lock_guard lock(mutex_);
     CT_CHECK(comm_, PeerError, "nccl", what, " of a group that has failed; Group::check() says why");
+    active_ = Clock::now(), probed_ = false;
     before_.record(current);
     before_.wait(stream_);
     const int type = type_of(x.dtype());
@@ -141,18 +143,32 @@ class NcclRank final : public Nccl {
     after_.record(stream_);
     if (!later) after_.wait(current);
     if (ct::detail::runtime::is_capturing(current.native)) return;  // a graph's events can't be asked
-    Event done;
-    done.record(stream_);
-    under_way_.push_back({std::move(done), what, std::chrono::steady_clock::now()});
+    if (later) x.impl()->storage->record_stream(stream_);           // it may be let go of before join()
+    watch_for(stream_, what);
   }
 
   void join() override {
     const std::lock_guard lock(mutex_);
+    const Stream current = current_stream(device_);
+    // In a capture only what was captured can be waited for; the calls before it are under way since before.
+    if (ct::detail::runtime::is_capturing(current.native) &&
+        !ct::detail::runtime::is_capturing(stream_.native))
+      return;
     after_.record(stream_);
-    after_.wait(current_stream(device_));
+    after_.wait(current);
+  }
+
+  void before_replay() noexcept override {
+    const std::lock_guard lock(mutex_);
+    replays_on_ = current_stream(device_);
+    active_ = Clock::now(), probed_ = false;
   }
 
   void finish() noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      probe();
+    }
     while (true) {
       {
         const std::lock_guard lock(mutex_);
@@ -164,17 +180,38 @@ class NcclRank final : public Nccl {
   }
 
   void abort() noexcept override {
-    const std::lock_guard lock(mutex_);
-    if (NcclComm comm = std::exchange(comm_, nullptr)) nccl().ncclCommAbort(comm);
-    under_way_.clear();
+    NcclComm comm = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      comm = std::exchange(comm_, nullptr);
+      under_way_.clear();
+    }
+    if (comm)
+      nccl().ncclCommAbort(comm);  // it lets kernels end, and returns when no graph has calls of it any more
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct UnderWay {
     Event done;
     std::string what;
-    std::chrono::steady_clock::time_point since;
+    Clock::time_point since;
   };
+
+  void watch_for(const Stream& stream, const std::string& what) {
+    Event done;
+    done.record(stream);
+    under_way_.push_back({std::move(done), what, Clock::now()});
+  }
+  // The end of the replays that the device has been given, once after the last of them.
+  void probe() noexcept {
+    if (!replays_on_ || probed_ || !comm_ || ct::detail::runtime::is_capturing(replays_on_->native)) return;
+    probed_ = true;
+    try {
+      watch_for(*replays_on_, "the collectives of a captured step");
+    } catch (const Error&) {  // NOLINT: the device's error comes to whoever waits for it
+    }
+  }
 
   void watch() {
     const DeviceGuard guard(device_);
@@ -191,8 +228,8 @@ class NcclRank final : public Nccl {
       } catch (const std::exception& e) {
         why = ct::detail::cat("rank ", group_.rank, "'s GPU has failed: ", e.what());
       }
-      if (why.empty() && !under_way_.empty() &&
-          std::chrono::steady_clock::now() - under_way_.front().since > group_.timeout)
+      if (Clock::now() - active_ > group_.timeout / 2) probe();
+      if (why.empty() && !under_way_.empty() && Clock::now() - under_way_.front().since > group_.timeout)
         why = ct::detail::cat("a rank did not come to ", under_way_.front().what, " of rank ", group_.rank,
                               " within ", static_cast<double>(group_.timeout.count()) / 1000, " s");
       if (why.empty()) continue;
@@ -207,6 +244,9 @@ class NcclRank final : public Nccl {
   const Stream stream_;
   NcclComm comm_ = nullptr;
   Event before_, after_;
+  std::optional<Stream> replays_on_;         // where captured calls are replayed
+  Clock::time_point active_ = Clock::now();  // of the last call or replay
+  bool probed_ = false;                      // since then
   std::deque<UnderWay> under_way_;
   std::mutex mutex_;
   std::condition_variable wake_;

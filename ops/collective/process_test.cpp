@@ -39,9 +39,15 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
+// Names of rank, number of ranks and rank on its host, and of rank 0's host.
+constexpr std::array kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"};
+constexpr std::array kSrun{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+                           "SLURM_LAUNCH_NODE_IPADDR"};
+
 // Runs f(group) in `ranks` processes; what it returns, or the message of its error, is the rank's text.
 std::vector<std::string> processes(int ranks, std::chrono::milliseconds limit,
-                                   const std::function<std::string(const Group&)>& f) {
+                                   const std::function<std::string(const Group&)>& f,
+                                   const std::array<const char*, 4>& names = kTorchrun) {
   const std::string folder =
       std::filesystem::temp_directory_path() / ("ct_dist_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -50,12 +56,12 @@ std::vector<std::string> processes(int ranks, std::chrono::milliseconds limit,
   for (int r = 0; r < ranks; ++r) {
     const pid_t child = ::fork();
     if (child == 0) {
-      for (const auto& [name, value] : {std::pair<const char*, int>{"RANK", r},
-                                        {"WORLD_SIZE", ranks},
-                                        {"LOCAL_RANK", r},
+      for (const auto& [name, value] : {std::pair<const char*, int>{names[0], r},
+                                        {names[1], ranks},
+                                        {names[2], r},
                                         {"MASTER_PORT", port}})
         ::setenv(name, std::to_string(value).c_str(), 1);
-      ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+      ::setenv(names[3], "127.0.0.1", 1);
       std::string text;
       try {
         text = f(dist::init({.device = cpu, .timeout = limit}));
@@ -102,11 +108,12 @@ std::string digest_of_threads(int n) {
 }  // namespace
 
 TEST_CASE("processes over TCP give the bits of threads", "[dist]") {
-  for (const int n : {2, 3}) {
+  for (const int n : {2, 3, 8}) {
     const std::string wanted = digest_of_threads(n);
     REQUIRE(wanted.size() > 100);
     for (const std::string& text : processes(
-             n, 60s, [](const Group& g) { return g.backend() == "tcp" ? digest(g) : "another backend"; }))
+             n, 60s, [](const Group& g) { return g.backend() == "tcp" ? digest(g) : "another backend"; },
+             n == 2 ? kSrun : kTorchrun))
       CHECK(text == wanted);
   }
 }
@@ -179,6 +186,12 @@ TEST_CASE("dist::init refuses an environment that makes no sense", "[dist]") {
   CHECK_THAT(with({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), Catch::Contains("the rank is 2 of 2"));
   CHECK_THAT(with({{"RANK", "0"}, {"WORLD_SIZE", "2"}}),
              Catch::Contains("MASTER_ADDR does not say where rank 0 is"));
+  // A job's own script, which srun has not started, is alone.
+  CHECK(with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}}) == "alone");
+  CHECK(with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}) == "alone");
+  CHECK_THAT(with({{"SLURM_STEP_NUM_TASKS", "2"}}), Catch::Contains("SLURM_PROCID is not"));
+  CHECK_THAT(with({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}),
+             Catch::Contains("MASTER_ADDR does not say where rank 0 is"));
   const std::string port = std::to_string(free_port());
   CHECK_THAT(
       with({{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port.c_str()}}),
@@ -196,10 +209,10 @@ TEST_CASE("a rank of mpirun", "[.mpi]") {
   }
   const Group g = dist::init({.device = cpu, .timeout = 60s});
   CHECK(g.backend() == "mpi");
-  CHECK(g.size() == 2);
-  CHECK(digest(g) == digest_of_threads(2));
+  const int n = g.size();
+  CHECK(digest(g) == digest_of_threads(n));
   Tensor large = full({3 << 20}, g.rank() + 1);
-  CHECK(dist::all_reduce_(large, g).max().item() == 3);
+  CHECK(dist::all_reduce_(large, g).max().item() == n * (n + 1) / 2);
 }
 
 TEST_CASE("processes of mpirun give the bits of threads", "[dist]") {
@@ -212,14 +225,16 @@ TEST_CASE("processes of mpirun give the bits of threads", "[dist]") {
     return;
   }
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command =
-      "mpirun --allow-run-as-root --oversubscribe --mca btl_vader_single_copy_mechanism none -n 2 '" + self +
-      "' '[.mpi]' 2>&1";
-  std::string text;
-  FILE* const out = ::popen(command.c_str(), "r");
-  REQUIRE(out);
-  std::array<char, 4096> part;
-  while (const std::size_t n = ::fread(part.data(), 1, part.size(), out)) text.append(part.data(), n);
-  CAPTURE(text);
-  CHECK(::pclose(out) == 0);
+  for (const int ranks : {2, 8}) {
+    const std::string command =
+        "mpirun --allow-run-as-root --oversubscribe --mca btl_vader_single_copy_mechanism none -n " +
+        std::to_string(ranks) + " '" + self + "' '[.mpi]' 2>&1";
+    std::string text;
+    FILE* const out = ::popen(command.c_str(), "r");
+    REQUIRE(out);
+    std::array<char, 4096> part;
+    while (const std::size_t n = ::fread(part.data(), 1, part.size(), out)) text.append(part.data(), n);
+    CAPTURE(ranks, text);
+    CHECK(::pclose(out) == 0);
+  }
 }
