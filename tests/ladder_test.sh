@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The ladders from the outside: verification, messages, and files.
 #   usage: ladder_test.sh LADDER_PROGRAM
+rungs=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../bench/ladders/rungs.py")
 source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
 
 expect 0 "every rung is right" "$program" --verify
@@ -26,4 +27,10 @@ grep -qE '2 threads, .*, commit .*, 20[0-9]{2}-[01][0-9]-[0-3][0-9]\.$' page.md 
 grep -q '<text .*>packing</text>' gemm_cpu_f32.svg || fail "the picture has no packing"
 expect 0 "once more" "$program" gemm --device cpu --quick --write page.md
 [ "$(grep -c '^<!--' page.md)" = 2 ] || fail "written twice: $(cat page.md)"
+expect 0 "each rung beside the one before" python3 "$rungs" histogram --device cpu
+says "^--- histogram on cpu, rung 2, tables: four tables"
+says "^-void loops\(const Call& c\) \{"
+says "^\+Counts tables_of\("
+expect 1 "of a ladder that there is not" python3 "$rungs" rope
+says "there is no ladder rope"
 [ "$failures" = 0 ] && echo "all is well" || { echo "$failures failures"; exit 1; }

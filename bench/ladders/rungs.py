@@ -3,7 +3,7 @@
 
   rungs.py NAME [--device cpu|cuda]    (./ct ladder NAME --diff)
 
-A rung is what its entry in the ladder's `.rungs` names in that file: functions and kernels, with the comments above them, and
+A rung is what its entry in the ladder names in that file: functions and kernels, with the comments above them, and
 what these call there, as far as the rung before does not have it.
 """
 import argparse
@@ -40,10 +40,11 @@ def functions(text):
 
 
 def entries(text):
-    """[(name of a rung, why, what it names)]"""
-    body = re.search(r"rungs\s*=\s*\{(.*?)\}\s*[;,)]\s*(?:\}\);|\n|\.)", text, re.S)
-    body = text[body.start():] if body else ""
-    found = re.findall(r'\{"([a-z0-9-]+)",\s*((?:"[^"]*"\s*)+),(.*?)(?=\{"[a-z0-9-]+",|\Z)', body, re.S)
+    """[(name of a rung, why, what it names)] of the first ladder in a file."""
+    for name, entry in re.findall(r"^const Rung (k\w+) = (\{.*?\});$", text, re.M | re.S):
+        text = re.sub(rf"\b{name}\b", lambda _, entry=entry: entry, text.replace(f"const Rung {name} = {entry};", ""))
+    text = re.split(r"\n\}\);\n", text[max(text.find("rungs = {"), 0):])[0]
+    found = re.findall(r'\{"([a-z0-9-]+)",\s*((?:"[^"]*"\s*)+),(.*?)(?=\{"[a-z0-9-]+",|\Z)', text, re.S)
     return [(name, "".join(re.findall(r'"([^"]*)"', why)), what) for name, why, what in found]
 
 
@@ -52,15 +53,19 @@ def rungs(path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
     known, result = functions(text), []
-    for name, why, what in entries(text):
-        named, todo = [], [word for word in re.findall(r"\w+", what) if word in known]
+    shared = re.sub(r"(_cpu)?\.c(pp|u)$", ".cpp", path)  # has the names where both devices have the same rungs
+    if not (named := entries(text)) and os.path.exists(shared):
+        with open(shared, encoding="utf-8") as file:
+            named = entries(file.read())
+    for name, why, what in named:
+        order, todo = [], [word for word in re.findall(r"\w+", what) if word in known]
         while todo:
             word = todo.pop(0)
-            if word not in named:
-                named.append(word)
-                todo += [w for w in re.findall(r"\w+", re.sub(r"//.*", "", known[word])) if w in known and w not in named]
-        order = list(known)
-        result.append((name, why, "\n".join(known[word] for word in sorted(named, key=order.index))))
+            if word not in order:
+                order.append(word)
+                todo += [w for w in re.findall(r"\w+", re.sub(r"//.*", "", known[word])) if w in known and w not in order]
+        if order:  # else it lies in another file
+            result.append((name, why, "\n".join(text for word, text in known.items() if word in order)))
     return result
 
 
