@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,9 +18,10 @@
 #include <cotangent/core/device/recording.h>
 #include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/nn/capture/calls_internal.h>
+#include <cotangent/nn/capture/capture.h>
 #include <cotangent/nn/capture/fusion_internal.h>
 
-// Parts of a captured function (program.cpp).
+// Parts of a captured function.
 
 namespace ct::detail {
 
@@ -125,7 +127,7 @@ class StepCheck final : public Recording {
   ~StepCheck() = default;
 
   void effect(std::function<void()>) override {}
-  void guard(const char*, std::function<bool()>, bool) override {}
+  void guard(const char*, std::function<bool()>, bool, bool) override {}
   void* slot(std::function<std::uint64_t()> value) override;
   void gradient(const Tensor&) override {}
   [[noreturn]] void refuse(const char* op, const char* why) override;
@@ -149,7 +151,6 @@ class StepCheck final : public Recording {
 struct Held {
   ~Held();
   static std::shared_ptr<const Held> of(const Ref<Storage>& storage);
-  bool alone() const { return storage->use_count() == 1; }
 
   const Ref<Storage> storage;
 };
@@ -165,7 +166,7 @@ struct Recorded {
   struct Guard {
     const char* what;
     std::function<bool()> holds;
-    bool returns = true;
+    bool returns = true, noted = false;
   };
   struct Written {
     Storage* storage;  // held
@@ -182,11 +183,15 @@ struct Recorded {
     const char* what = nullptr;
     bool returns = true;
   };
-  Obstacle obstacle() const;
+  Obstacle obstacle();
+  /// Of those that change with the epoch alone.
+  Obstacle changed() const;
   /// Makes the list of the calls, grouped where that is of worth.
   void make_list(const std::optional<Worth>& worth);
 
-  std::string key;
+  using Key = std::vector<std::uint64_t>;
+  Key key;
+  std::uint64_t asked = 0;  // the state_epoch() for which what changes with it was found to hold
   Device device;
   MemoryPoolId pool = 0;  // of what outlives a step: results, gradients
   std::shared_ptr<StepPools> shared;
@@ -197,7 +202,7 @@ struct Recorded {
   std::unordered_set<std::uint64_t> outside;  // storages that were there before
   std::unordered_set<std::uint64_t> passing;  // made in the step, and gone at its end
   std::vector<std::shared_ptr<const Held>> held;
-  std::vector<const Held*> others;  // those that somebody else has to hold
+  std::vector<const Storage*> others;  // of `held`, those that somebody else has to hold
   std::vector<Written> written;
   std::vector<Effect> effects;
   std::vector<Guard> guards;
@@ -209,6 +214,8 @@ struct Recorded {
   std::int64_t number = 0;
   std::uint64_t used = 0;  // when, for the least recently used
 };
+
+std::vector<Tensor> tensors_of(StepProgram::Inputs inputs);
 
 /// The difference between two recordings of a step in a row, as a sentence; empty if there is none.
 std::string difference(const Recorded& a, const Recorded& b);
@@ -233,7 +240,7 @@ class StepRecorder final : public CallRecorder, public Recording {
   StepRecorder(Recorded& to, Mailbox& mailbox, const BlockPlan& plan, Watcher& watcher);
 
   void effect(std::function<void()> effect) override;
-  void guard(const char* what, std::function<bool()> holds, bool returns) override;
+  void guard(const char* what, std::function<bool()> holds, bool returns, bool noted) override;
   void* slot(std::function<std::uint64_t()> value) override;
   void gradient(const Tensor& leaf) override;
   [[noreturn]] void refuse(const char* op, const char* why) override;
@@ -259,6 +266,47 @@ class StepRecorder final : public CallRecorder, public Recording {
   std::unordered_set<const void*> start_gradients_;
   std::unordered_set<const void*> read_gradients_;
   std::vector<const TensorImpl*> outputs_;  // of the call that runs
+};
+
+struct StepProgram::Impl {
+  static constexpr const char* kOp = "capture";
+
+  Impl(const CaptureOptions& options, std::shared_ptr<StepMemory> memory);
+  ~Impl() { clear(); }
+
+  // In program.cpp.
+  std::vector<Tensor> run(Inputs inputs, const std::string& values, Body body);
+  Recorded* find(const Recorded::Key& key);
+  void drop(const Recorded& r);
+  void make_room(const Recorded::Key& key, Inputs inputs, bool again);
+  void place(Device device);
+  void clear();
+  // In replay.cpp.
+  std::vector<Tensor> record(const Recorded::Key& key, std::vector<Tensor> slots, Body body,
+                             const Recorded* before);
+  void replay(Recorded& r, Inputs inputs, Body body);
+  void play(Recorded& r, StepCheck* check);
+  bool make_graph(Recorded& r);
+  const FusionPlan* plan() const { return last && last->list ? last->list->plan() : nullptr; }
+
+  const CaptureOptions options;
+  const std::shared_ptr<StepMemory> memory;
+  std::int64_t check_every;
+  std::atomic<bool> busy = false;
+  std::string failure;  // why the next call throws
+  const char* changed = nullptr;
+  std::int64_t made = 0, replayed = 0, number = 0;
+  int since_replay = 0;
+  std::uint64_t clock = 0;
+  Recorded* last = nullptr;
+
+  Watcher watcher;
+  std::map<Recorded::Key, int> warm;
+  std::map<Recorded::Key, std::vector<Shape>> shapes;
+  std::vector<std::unique_ptr<Recorded>> recorded;
+
+  Device device;
+  std::optional<Mailbox> mailbox;
 };
 
 }  // namespace ct::detail

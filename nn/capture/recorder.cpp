@@ -63,8 +63,8 @@ void StepRecorder::gradient(const Tensor& leaf) {
 void StepRecorder::effect(std::function<void()> effect) {
   to_.effects.push_back({calls.size(), -1, std::move(effect), {}});
 }
-void StepRecorder::guard(const char* what, std::function<bool()> holds, bool returns) {
-  to_.guards.push_back({what, std::move(holds), returns});
+void StepRecorder::guard(const char* what, std::function<bool()> holds, bool returns, bool noted) {
+  to_.guards.push_back({what, std::move(holds), returns, noted});
 }
 void* StepRecorder::slot(std::function<std::uint64_t()> value) {
   if (next_slot_ == Mailbox::kSlots)
@@ -147,7 +147,8 @@ void StepRecorder::finish() {
     if (const std::uint32_t more = held.storage->version() - versions_[i])
       to_.written.push_back({held.storage.get(), more});
     const auto is_its = [&](const Leaf& leaf) { return leaf.storage == held.storage.get(); };
-    if (!held.alone() && std::ranges::none_of(to_.leaves, is_its)) to_.others.push_back(&held);
+    if (held.storage->use_count() > 1 && std::ranges::none_of(to_.leaves, is_its))
+      to_.others.push_back(held.storage.get());
   }
   to_.calls = std::move(calls);
 }
@@ -193,7 +194,20 @@ void Recorded::make_list(const std::optional<Worth>& worth) {
   list = std::make_unique<CallList>(calls, std::move(plan));
 }
 
-Recorded::Obstacle Recorded::obstacle() const {
+// Most replays find the epoch as it was. The first in which a guard does not hold is asked for all of them.
+Recorded::Obstacle Recorded::obstacle() {
+  const std::uint64_t epoch = state_epoch();
+  if (const Obstacle found = epoch == asked ? Obstacle{} : changed(); found.what) return found;
+  asked = epoch;
+  bool alone = false;  // without a branch for each: their misses of the cache overlap
+  for (const Storage* storage : others) alone |= storage->use_count() == 1;
+  if (alone) return {"a tensor that its program has let go of since", false};
+  for (const Guard& guard : guards)
+    if (!guard.noted && !guard.holds()) return {guard.what, guard.returns};
+  return {};
+}
+
+Recorded::Obstacle Recorded::changed() const {
   for (const Leaf& leaf : leaves) {
     const TensorImpl& impl = *leaf.tensor.impl();
     if (impl.storage.get() != leaf.storage) return {"another memory of a parameter"};
@@ -202,10 +216,8 @@ Recorded::Obstacle Recorded::obstacle() const {
     if (leaf.start && !leaf.read) continue;  // the step lets go of it
     if (Leaf::gradient_of(leaf.tensor) != leaf.start) return {"other gradients at its start"};
   }
-  for (const Held* held : others)
-    if (held->alone()) return {"a tensor that its program has let go of since", false};
   for (const Guard& guard : guards)
-    if (!guard.holds()) return {guard.what, guard.returns};
+    if (guard.noted && !guard.holds()) return {guard.what, guard.returns};
   return {};
 }
 
