@@ -52,6 +52,7 @@ CAPTURE_TEST, REFUSALS_TEST = "nn/capture/capture_test.cpp", "nn/capture/refusal
 BETWEEN_TEST, STEP_MEMORY_TEST, FOOTGUNS_TEST = (f"nn/capture/{name}_test.cpp" for name in ("between_steps", "memory", "footguns"))
 FUSE_TEST, CHAIN = "ops/fusion/fuse_test.cpp", "ops/engine/map/chain.cpp"
 FUSION_TEST, ASSEMBLY = "nn/capture/fusion_test.cpp", "nn/capture/assembly.cpp"
+ROWS_TEST, ROWS = "nn/capture/fusion_rows_test.cpp", "nn/capture/fusion_rows.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -536,6 +537,12 @@ FAULTS = [
     ("ops/elementwise/binary_test.cpp", "ops/elementwise/binary.cpp", None, "a fraction is compared in f32", "exact ? x.to(DType::i64) : x, n);", "x, p);"),
     (FUSE_TEST, "ops/fusion/build.cpp", None, "of gradients that meet the last alone is kept", "sum = sum < 0 ? g : b.sum(sum, g);", "sum = g;"),
     (FUSE_TEST, CHAIN, None, "a slot is used again while its value is still read", "if (again || p.last_use[v] != s) continue;", "if (again) continue;"),
+    (ROWS_TEST, ASSEMBLY, None, "a value of the rows is read along another axis", "if (!w->place->laid_out_as(p) || p.shape.size() != now.shape->size())",
+     "if (!w->place->laid_out_as(p))"),
+    (ROWS_TEST, ROWS, None, "a gradient of all rows is that of some", "if (record.shared >> k & 1u) return", "if (false) return"),
+    (ROWS_TEST, ROWS, None, "draws begin anew with each run", "formulas && formulas->y.draws)", "formulas && false)"),
+    (ROWS_TEST, ROWS, None, "rows are those of the first place", "d + 1 < lead ? place[d] : first) * strides[k]", "d + 1 < lead ? 0 : first) * strides[k]"),
+    (ROWS_TEST, "ops/reduce/reduce_cpu.cpp", None, "a row that is cut into pieces has other sums", "return count <= 2 * kChunkWork &&", "return count > 0 &&"),
     (FUSION_TEST, ASSEMBLY, None, "a value that outlives the step is not written", 'if (!passing_.contains(written.place->storage)) return true;', 'if (!passing_.contains(written.place->storage)) return false;'),
     (FUSION_TEST, ASSEMBLY, None, "a group runs behind a call that needs it", 'if (meets) {', 'if (false) {'),
     (FUSION_TEST, ASSEMBLY, None, "a value is read in another layout as if in its own", 'if (!w.place->laid_out_as(p)) return fail("reads a value of the group in another layout");', ''),

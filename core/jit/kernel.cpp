@@ -53,7 +53,7 @@ std::string compiled(const char* op, const Text& text, const std::string& arch) 
     Ran ran;
     if (nvcc.empty()) {
       std::string code;
-      ran = nvrtc_compile(op, text.code, text.name, arch, code);
+      ran = nvrtc_compile(op, text.code, text.name, arch, text.whole, code);
       if (ran.ok) write_bytes(op, to, code);
     } else {
       const std::string unit = to + ".cu";
@@ -96,6 +96,8 @@ void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
                 grid.threads, grid.shared_bytes, current_stream(cuda(kernel.device)).native,
                 addresses.data());
 }
+
+void prepare() { static_cast<void>(variable("COTANGENT_NVCC").empty() && has_nvrtc()); }
 
 std::string compiler() {
   if (std::string nvcc = find_nvcc(); !nvcc.empty()) return nvcc;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "examples/common/command_line.h"
 #include "examples/common/device.h"
 #include "examples/common/evaluation.h"
 #include "examples/common/interrupts.h"
@@ -85,7 +86,7 @@ class Training : private Watch {
     begin();
     mark_ = started_ = Clock::now();
     const Learner learner{*model_, *optimizer_, scaler_, averages_.ema ? &*averages_.ema : nullptr,
-                          device_.is_cuda() && !o_.eager};
+                          flags::captures(device_.is_cuda(), o_.eager)};
     const bool all = train_steps(learner, o_, batches_, at_, *this);
     profile_.finish();
     if (!all) return stop();

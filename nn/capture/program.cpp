@@ -6,6 +6,7 @@
 #include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/jit/kernel_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
@@ -62,6 +63,13 @@ Tensor like(const Tensor& t) {
 
 }  // namespace
 
+std::optional<Worth> worth_fusing(bool wanted, Device device) {
+  const char* const variable = std::getenv("COTANGENT_FUSION");
+  const std::string_view how = variable ? variable : "";
+  if (!wanted || how == "off") return {};
+  return how == "all" ? Worth{} : Worth::on(device);
+}
+
 std::vector<Tensor> tensors_of(StepProgram::Inputs inputs) {
   std::vector<Tensor> list;
   for (const Tensor* const t : inputs) list.push_back(*t);
@@ -78,6 +86,9 @@ StepProgram::Impl::Impl(const CaptureOptions& the_options, std::shared_ptr<StepM
   CT_CHECK(options.check_every >= 0, ValueError, kOp, "check_every is ", options.check_every, "; 0 is never");
   if (const char* const every = std::getenv("COTANGENT_CHECK_CAPTURE"); every && check_every == 0)
     check_every = std::max(0, std::atoi(every));
+  watcher.on_gpu = [this] {
+    if (worth_fusing(options.fuse, watcher.device)) compiler = std::jthread(jit::prepare);
+  };
 }
 
 void StepProgram::Impl::clear() {

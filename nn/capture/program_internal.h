@@ -184,7 +184,7 @@ struct Recorded {
     bool returns = true;
   };
   Obstacle obstacle();
-  /// Of those that change with the epoch alone.
+  /// The same of those guards that change with the epoch alone.
   Obstacle changed() const;
   /// Makes the list of the calls, grouped where that is of worth.
   void make_list(const std::optional<Worth>& worth);
@@ -216,6 +216,8 @@ struct Recorded {
 };
 
 std::vector<Tensor> tensors_of(StepProgram::Inputs inputs);
+/// From when on fusion is of worth; null where calls run one by one.
+std::optional<Worth> worth_fusing(bool wanted, Device device);
 
 /// The difference between two recordings of a step in a row, as a sentence; empty if there is none.
 std::string difference(const Recorded& a, const Recorded& b);
@@ -228,6 +230,7 @@ class Watcher final : public Tracer {
   void note(const Tensor& t);
 
   Device device;
+  std::function<void()> on_gpu;  // called once, where there is one
   std::vector<Tensor> leaves;
 
  private:
@@ -307,6 +310,7 @@ struct StepProgram::Impl {
 
   Device device;
   std::optional<Mailbox> mailbox;
+  std::jthread compiler;  // that loads it beside the first steps
 };
 
 }  // namespace ct::detail

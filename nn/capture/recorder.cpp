@@ -37,7 +37,10 @@ bool Watcher::begin(const KernelCall& call) {
 
 void Watcher::note(const Tensor& t) {
   if (!t.defined()) return;
-  if (device.is_cpu()) device = t.device();
+  if (device.is_cpu() && t.device().is_cuda()) {
+    device = t.device();
+    if (on_gpu) on_gpu();
+  }
   if (t.requires_grad() && t.is_leaf() && known_.insert(t.impl()).second) leaves.push_back(t);
 }
 

@@ -1,6 +1,4 @@
-#include <cstdlib>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include <cotangent/autograd/grad_mode.h>
@@ -12,18 +10,6 @@
 // A step as it is recorded, and as it is replayed.
 
 namespace ct::detail {
-namespace {
-
-// Null where calls run one by one.
-std::optional<Worth> worth_fusing(bool wanted, Device device) {
-  const char* const variable = std::getenv("COTANGENT_FUSION");
-  const std::string_view how = variable ? variable : "";
-  if (!wanted || how == "off") return {};
-  return how == "all" ? Worth{} : Worth::on(device);
-}
-
-}  // namespace
-
 // The step runs as it is recorded, on both devices.
 std::vector<Tensor> StepProgram::Impl::record(const Recorded::Key& key, std::vector<Tensor> slots, Body body,
                                               const Recorded* before) {
