@@ -97,7 +97,15 @@ void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
                 addresses.data());
 }
 
-void prepare() { static_cast<void>(variable("COTANGENT_NVCC").empty() && has_nvrtc()); }
+void prepare(Device gpu) noexcept {
+  try {
+    if (!variable("COTANGENT_NVCC").empty() || !has_nvrtc()) return;
+    std::string code;
+    nvrtc_compile("jit", "extern \"C\" __global__ void nothing() {}", "an empty kernel", arch(gpu), true,
+                  code);
+  } catch (...) {  // NOLINT: whoever compiles something hears of it
+  }
+}
 
 std::string compiler() {
   if (std::string nvcc = find_nvcc(); !nvcc.empty()) return nvcc;

@@ -43,8 +43,9 @@ CT_API Kernel kernel(const char* op, const Text& text, const char* name, int dev
 CT_API void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
                    std::span<const CudaArgument> arguments);
 
-/// Loads the compiler of whole texts, which takes as long as compiling one: for a thread beside other work.
-CT_API void prepare();
+/// Has the compiler of whole texts, NVRTC, compile an empty one: its first in a process takes as long as three later ones. For a
+/// thread beside other work.
+CT_API void prepare(Device gpu) noexcept;
 
 /// The compiler of texts here: the path of nvcc, or NVRTC's name and version; empty where there is neither.
 CT_API std::string compiler();

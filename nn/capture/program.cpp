@@ -87,7 +87,7 @@ StepProgram::Impl::Impl(const CaptureOptions& the_options, std::shared_ptr<StepM
   if (const char* const every = std::getenv("COTANGENT_CHECK_CAPTURE"); every && check_every == 0)
     check_every = std::max(0, std::atoi(every));
   watcher.on_gpu = [this] {
-    if (worth_fusing(options.fuse, watcher.device)) compiler = std::jthread(jit::prepare);
+    if (worth_fusing(options.fuse, watcher.device)) compiler = std::jthread(jit::prepare, watcher.device);
   };
 }
 
