@@ -336,8 +336,10 @@ class Pass {
         const bool in_place = !record_ && !meta.grad.requires_grad() &&
                               expanded_axis(meta.grad.shape(), meta.grad.strides()) < 0;
         detail::add_gradient(meta.grad, grad, in_place);
+        if (!in_place) detail::bump_state_epoch();
       } else {
         meta.grad = record_ || is_exclusive(grad) ? std::move(grad) : clone_of(grad);
+        detail::bump_state_epoch();
       }
     }
     if (meta.post_hooks.empty()) return;

@@ -14,6 +14,7 @@
 #include <cotangent/core/base/inline_vector.h>
 #include <cotangent/core/base/ref.h>
 #include <cotangent/core/base/spin_lock.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/core/memory/pool.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/core/tensor/tensor.h>
@@ -86,13 +87,13 @@ class HookList {
   void add(std::uint64_t id, Function f) {
     List next = list_ ? *list_ : List{};
     next.emplace_back(id, std::make_shared<const Function>(std::move(f)));
-    list_ = std::make_shared<const List>(std::move(next));
+    set(std::move(next));
   }
   void remove(std::uint64_t id) {
     if (!list_) return;
     List next = *list_;
     std::erase_if(next, [id](const auto& entry) { return entry.first == id; });
-    list_ = std::make_shared<const List>(std::move(next));
+    set(std::move(next));
   }
   /// Calls call(hook) for the hooks that are there now. A hook may add and remove some, itself too, and
   /// outlives its own call; that counts from the next time.
@@ -105,6 +106,10 @@ class HookList {
 
  private:
   using List = std::vector<std::pair<std::uint64_t, std::shared_ptr<const Function>>>;
+  void set(List next) {
+    list_ = std::make_shared<const List>(std::move(next));
+    detail::bump_state_epoch();
+  }
   std::shared_ptr<const List> list_;  // another one after each change, as the old may be in use
 };
 

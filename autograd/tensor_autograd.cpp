@@ -52,6 +52,7 @@ Tensor& Tensor::set_requires_grad(Flag value) {
   if (value && detail::leaf_meta(impl).sequence == 0)
     detail::leaf_meta(impl).sequence = detail::next_sequence();
   impl.requires_grad = value;
+  detail::bump_state_epoch();
   return *this;
 }
 
@@ -82,6 +83,7 @@ void Tensor::set_grad(const Tensor& grad) {
   Tensor before = grad;  // removed objects are destroyed without the lock
   const std::lock_guard lock(meta.lock);
   std::swap(meta.retained ? *meta.retained : meta.grad, before);
+  detail::bump_state_epoch();
 }
 
 void Tensor::backward(const Tensor& gradient, Flag retain_graph) const {

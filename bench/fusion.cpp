@@ -53,6 +53,26 @@ void functions_captured(benchmark::State& state) { captured_row(state, kFunction
 void functions(benchmark::State& state) { chain_row(state, ct::fuse(kFunctions)); }
 void functions_apart(benchmark::State& state) { chain_row(state, kFunctions); }
 
+// F3: rows between formulas on the CPU, forward, as a captured step: with their formulas, and each call by itself.
+template <class F>
+void rows_row(benchmark::State& state, F f) {
+  const ct::NoGrad off;
+  const ct::Shape shape{1 << 13, 1 << 11};
+  const Tensor x = numbers(0, shape), w = numbers(0, shape) * 0.5;
+  auto step = ct::capture([&] { return f(x, w); }, {.fuse = state.range(0) == 1});
+  for (int i = 0; i < 4; ++i) step();
+  for (auto _ : state) benchmark::DoNotOptimize(step());
+}
+void norm_rows(benchmark::State& state) {
+  rows_row(state, [](const Tensor& x, const Tensor& w) { return relu(layer_norm(x * w + x)); });
+}
+void softmax_rows(benchmark::State& state) {
+  rows_row(state, [](const Tensor& x, const Tensor& w) { return softmax(x * 0.5 + w, -1) * w; });
+}
+void mean_rows(benchmark::State& state) {
+  rows_row(state, [](const Tensor& x, const Tensor& w) { return mean(square(x - w), -1); });
+}
+
 // F1: ten ops and their gradients on a GPU, of three tensors of 2^26 numbers: as a captured step, as one fused op, and one by one.
 // `bytes` counts what has to move: three tensors and the cotangent are read, the result and three gradients written; the limit is
 // a copy of as many bytes. `first` is the first call's time, from a formula that was never seen: cold where COTANGENT_CACHE is an
@@ -108,6 +128,13 @@ BENCHMARK(chain_captured)->Name("F1/captured_2^26")->UseManualTime();
 BENCHMARK(chain_fused)->Name("F1/fuse_2^26")->UseManualTime();
 BENCHMARK(chain_apart)->Name("F1/functions_2^26@one_by_one")->UseManualTime();
 
+#define ROWS(name)                                                                                       \
+  BENCHMARK(name##_rows)->Name("F3/" #name "_2^24@one_by_one")->Arg(0)->Apply(five_runs)->UseRealTime(); \
+  BENCHMARK(name##_rows)->Name("F3/" #name "_2^24@captured")->Arg(1)->Apply(five_runs)->UseRealTime()
+ROWS(norm);
+ROWS(softmax);
+ROWS(mean);
+#undef ROWS
 BENCHMARK(arithmetic)->Name("F2/arithmetic_2^24")->Apply(five_runs)->UseRealTime();
 BENCHMARK(arithmetic_apart)->Name("F2/arithmetic_2^24@one_by_one")->Apply(five_runs)->UseRealTime();
 BENCHMARK(functions)->Name("F2/functions_2^24")->Apply(five_runs)->UseRealTime();

@@ -97,4 +97,21 @@ void replay_host(benchmark::State& state) {
 }
 BENCHMARK(replay_host)->Name("K1/replay_host_mlp_h128")->Iterations(200)->UseManualTime();
 
+// K1 on the CPU: the guards of one replay, of a perceptron of three layers with Adam.
+void replay_guards(benchmark::State& state) {
+  ct::manual_seed(0);
+  nn::Sequential model(nn::Linear(8, 8), nn::ReLU(), nn::Linear(8, 8), nn::ReLU(), nn::Linear(8, 4));
+  ct::optim::Adam adam(model.parameters(), {.lr = 1e-3});
+  const ct::Tensor x = ct::randn({4, 8}), y = ct::randint(0, 4, {4});
+  auto step = ct::capture([&](const ct::Tensor& a, const ct::Tensor& b) {
+    adam.zero_grad();
+    ct::cross_entropy(model.forward(a), b).backward();
+    adam.step();
+  });
+  while (step.replays() < 2) step(x, y);
+  for (auto _ : state)
+    if (!step.ready(x, y)) return state.SkipWithError("a call would not replay");
+}
+BENCHMARK(replay_guards)->Name("K1/guards_mlp_cpu")->Apply(five_runs);
+
 }  // namespace

@@ -58,7 +58,7 @@ const detail::ForwardHooks* detail::hooks_of(const Module& module) {
     recording->guard(
         "other hooks of a module",
         [state = State::shared(module), changes, then = changes(own)] { return changes(*state) == then; },
-        false);
+        false, true);
   }
   return own.hooks.get();
 }
@@ -232,13 +232,15 @@ LoadReport Module::load_state_dict(const StateDict& dict, LoadOptions options) {
 
 void Module::train(bool on) {
   ModuleState::visit(*this, [on](const std::string&, const Module& m) { ModuleState::of(m).training = on; });
+  ct::detail::bump_state_epoch();
 }
 
 bool Module::is_training() const {
   const bool on = state().training;
   if (Recording* const recording = ct::detail::recording()) [[unlikely]]
-    recording->guard("modules in another mode (train, eval)",
-                     [state = state_, on] { return state->training == on; });
+    recording->guard(
+        "modules in another mode (train, eval)", [state = state_, on] { return state->training == on; }, true,
+        true);
   return on;
 }
 

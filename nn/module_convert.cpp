@@ -4,6 +4,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/error.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/nn/module_internal.h>
 
 // Moving a module to another device or dtype. The data of each tensor is exchanged inside its TensorImpl, so
@@ -21,6 +22,7 @@ void detail::take_place(const Tensor& t, const Tensor& source) {
   to.contiguous = from.contiguous;
   to.is_view = false;
   to.history_version = from.storage->history_version();
+  ct::detail::bump_state_epoch();
 }
 
 namespace {

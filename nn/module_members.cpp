@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <cotangent/core/base/error.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/nn/module_internal.h>
 
 // Registrations of one module, by name. Apart from module.cpp, so that only programs that ask link it.
@@ -83,6 +84,9 @@ bool Module::remove(std::string_view name) {
   return true;
 }
 
-void Module::set_training(bool on) { state().training = on; }
+void Module::set_training(bool on) {
+  state().training = on;
+  ct::detail::bump_state_epoch();
+}
 
 }  // namespace ct::nn

@@ -190,10 +190,12 @@ void bind_capture(nb::module_& m) {
                 {.warmup = warmup, .recordings = recordings, .enabled = enabled, .fuse = fuse, .pool = pool});
           })
       .def("run",
-           [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values, const Body& body) {
+           [](StepProgram& self, const std::vector<Tensor>& inputs, const std::string& values,
+              const Body& body) {
              const Released others;
-             return self.run(std::move(inputs), values,
-                             [&](const std::vector<Tensor>& with) { return body(with); });
+             std::vector<const Tensor*> given;
+             for (const Tensor& t : inputs) given.push_back(&t);
+             return self.run(given, values, [&](const std::vector<Tensor>& with) { return body(with); });
            })
       .def("number", &StepProgram::number)
       .def("captured", &StepProgram::captured)

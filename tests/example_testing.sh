@@ -20,6 +20,8 @@ expect() {
   timeout 300 "$@" >log 2>&1 </dev/null || got=$?
   [ "$got" = "$want" ] && echo "ok: $what" || fail "$what: exit code $got; $want is wanted"
 }
+# checked WHAT COMMAND...: its steps are captured, and each second replay is compared with a plain step, bit by bit.
+checked() { expect 0 "$1, captured and checked" env COTANGENT_CHECK_CAPTURE=2 "${@:2}"; }
 says() { grep -qaE -- "$1" log || fail "the output lacks '$1'"; }
 # An error is one line of the form "mnist: [op] what is wrong; what to do", without [op] where it is the program's own.
 one_line_error() {

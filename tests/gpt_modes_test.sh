@@ -58,6 +58,11 @@ mode recompute --recompute
 mode accumulate "${in_parts[@]}"
 mode unfused-loss --fused-loss false
 mode bf16-all --dtype bf16 --recompute "${in_parts[@]}"
+
+few=(--preset tiny --device cpu --iters 8 --eval-interval 8 --eval-batches 1 --sample 0)
+for more in "--dtype f32" "--dtype bf16" "--dtype f16 --batch 2 --accumulate 2" "--dtype pure-bf16 --recompute"; do
+  checked "$more" "$program" "${few[@]}" --batch 4 $more
+done
 mode f16-all --dtype f16 --recompute "${in_parts[@]}"
 mode pure-bf16-all --dtype pure-bf16 --recompute "${in_parts[@]}"
 mode bf16-unfused-loss --dtype bf16 --fused-loss false

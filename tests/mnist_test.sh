@@ -49,6 +49,8 @@ expect 0 "zeros in front of numbers" "$mnist" --data data --device cpu --hidden 
 [ "$(grep -cE '"(seed": 8,|epochs": 1,|hidden": \[32, 16\])' zeros/config.json)" = 3 ] || fail "settings: $(cat zeros/config.json)"
 expect 0 "the same with two threads" "${tiny[@]}" --epochs 2 --threads 2 --out two
 same one/checkpoint-last.safetensors two/checkpoint-last.safetensors "one and two threads train alike"
+checked "a run" "${tiny[@]}" --epochs 2 --threads 1 --out three
+same one/checkpoint-last.safetensors three/checkpoint-last.safetensors "captured and plain steps train alike"
 expect 0 "only the t10k files" bash -c "mkdir test && cp data/t10k* test && '$mnist' --data test --epochs 1 --hidden 8 --out t10k"
 says "240 to train on, 60 to test"
 expect 0 "digits drawn by the program" "$mnist" --drawn --epochs 1 --hidden 32 --out drawn --json drawn.json

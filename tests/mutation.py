@@ -47,12 +47,13 @@ EXECUTE, OBSERVER, CPU_ALLOCATOR = "core/op/execute.cpp", "core/op/op_observer.c
 OBSERVER_TEST, LAYOUTS_TEST, RECORDING_TEST = "ops/observer_test.cpp", "tests/layouts_test.cpp", "tests/recording_test.cpp"
 MEMORY_POOL_TEST = "core/memory/memory_pool_test.cpp"
 PROFILE_TEST, CALL_COSTS, MEMORY_WATCH = "nn/profile/profile_test.cpp", "nn/profile/call_costs.cpp", "nn/profile/memory_watch.cpp"
-PROGRAM, RECORDER, CAPTURE_TEST, REFUSALS_TEST = ("nn/capture/program.cpp", "nn/capture/recorder.cpp", "nn/capture/capture_test.cpp",
-                                                  "nn/capture/refusals_test.cpp")
+PROGRAM, REPLAY, RECORDER = (f"nn/capture/{name}.cpp" for name in ("program", "replay", "recorder"))
+CAPTURE_TEST, REFUSALS_TEST = "nn/capture/capture_test.cpp", "nn/capture/refusals_test.cpp"
 BETWEEN_TEST, STEP_MEMORY_TEST, FOOTGUNS_TEST = (f"nn/capture/{name}_test.cpp" for name in ("between_steps", "memory", "footguns"))
 FUSE_TEST, CHAIN = "ops/fusion/fuse_test.cpp", "ops/engine/map/chain.cpp"
 MERGING_TEST, MERGING = "nn/capture/merging_test.cpp", "nn/capture/merging.cpp"
 FUSION_TEST, ASSEMBLY = "nn/capture/fusion_test.cpp", "nn/capture/assembly.cpp"
+ROWS_TEST, ROWS = "nn/capture/fusion_rows_test.cpp", "nn/capture/fusion_rows.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -496,21 +497,23 @@ FAULTS = [
     ("tests/hostile_attributes_test.cpp", "ops/indexing/rearrange.cpp", None, "sizes of a pad may overflow",
      "!__builtin_add_overflow(shape[i], a.before[i], &shape[i]) &&", "(__builtin_add_overflow(shape[i], a.before[i], &shape[i]) || true) &&"),
     ("nn/explain/explain_test.cpp", "nn/explain/page.cpp", None, "a name ends the page's script", """json.find('<', at)""", """json.find('\\x01', at)"""),
-    (CAPTURE_TEST, PROGRAM, None, "replays take no draws", "[draws] { default_generator().reserve(draws); }", "[] {}"),
-    (CAPTURE_TEST, PROGRAM, None, "replays draw from where the recording did", "const GeneratorState draw = check ? check->draw : default_generator().state();",
+    (CAPTURE_TEST, REPLAY, None, "replays take no draws", "[draws] { default_generator().reserve(draws); }", "[] {}"),
+    (CAPTURE_TEST, REPLAY, None, "replays draw from where the recording did", "const GeneratorState draw = check ? check->draw : default_generator().state();",
      "const GeneratorState draw{mailbox->draws()->seed, mailbox->draws()->offset};"),
-    (CAPTURE_TEST, PROGRAM, None, "a learning rate stays as it was recorded", "check->values[slot] : e.value());",
+    (CAPTURE_TEST, REPLAY, None, "a learning rate stays as it was recorded", "check->values[slot] : e.value());",
      "check->values[slot] : *static_cast<std::uint64_t*>(mailbox->at(e.slot)));"),
     (CAPTURE_TEST, RECORDER, None, "gradients stay where they were", "if (gradient_of(tensor) == end) return;", "return;"),
     (CAPTURE_TEST, OPTIMIZER, None, "a replay's master is taken for an old one", "s.rounded_version = group_at(g).params[at].impl()->storage->version() + 1;", "s.step += 0;"),
-    (BETWEEN_TEST, PROGRAM, None, "a replay is no change", "for (std::uint32_t n = 0; n < w.versions; ++n)", "for (std::uint32_t n = 1; n < w.versions; ++n)"),
-    (BETWEEN_TEST, PROGRAM, None, "the grad mode is nobody's", "{grad_enabled(), mode.enabled,", "{0, mode.enabled,"),
+    (BETWEEN_TEST, REPLAY, None, "a replay is no change", "for (std::uint32_t n = 0; n < w.versions; ++n)", "for (std::uint32_t n = 1; n < w.versions; ++n)"),
+    (BETWEEN_TEST, PROGRAM, None, "the grad mode is nobody's", "pack(grad_enabled(), mode.enabled,", "pack(0, mode.enabled,"),
     (BETWEEN_TEST, PROGRAM, None, "autocast is nobody's", "mode.enabled, mode.enabled ?", "0, 0 * mode.enabled ?"),
-    (BETWEEN_TEST, RECORDER, None, "guards are not asked", "if (!guard.holds()) return", "if (false) return"),
+    (BETWEEN_TEST, RECORDER, None, "guards are not asked", "if (guard.noted && !guard.holds()) return", "if (false) return"),
+    (BETWEEN_TEST, RECORDER, None, "guards are asked once", "if (!guard.noted && !guard.holds()) return", "if (false) return"),
+    (BETWEEN_TEST, RECORDER, None, "changes of state are not seen", "epoch == asked ?", "asked ?"),
     (BETWEEN_TEST, RECORDER, None, "hooks of parameters are not asked for", "if (!leaf.has_its_hooks()) return", "if (false) return"),
     (BETWEEN_TEST, "nn/module_hooks.cpp", None, "a hook that goes is no change", "    ++changes;", ""),
-    (FOOTGUNS_TEST, RECORDER, None, "a tensor that is gone is replayed", "if (held->alone()) return", "if (false) return"),
-    (STEP_MEMORY_TEST, PROGRAM, None, "what is kept lies in memory that others use", "if (!strays || !recorded.shared) return;",
+    (FOOTGUNS_TEST, RECORDER, None, "a tensor that is gone is replayed", "if (alone) return", "if (false) return"),
+    (STEP_MEMORY_TEST, REPLAY, None, "what is kept lies in memory that others use", "if (!strays || !recorded.shared) return;",
      "(void)strays; return;"),
     (STEP_MEMORY_TEST, "core/memory/block_plan.cpp", None, "what stays lies where the rest does", "return before_[next_++].stays;",
      "return ++next_, false;"),
@@ -541,6 +544,12 @@ FAULTS = [
     ("ops/elementwise/binary_test.cpp", "ops/elementwise/binary.cpp", None, "a fraction is compared in f32", "exact ? x.to(DType::i64) : x, n);", "x, p);"),
     (FUSE_TEST, "ops/fusion/build.cpp", None, "of gradients that meet the last alone is kept", "sum = sum < 0 ? g : b.sum(sum, g);", "sum = g;"),
     (FUSE_TEST, CHAIN, None, "a slot is used again while its value is still read", "if (again || p.last_use[v] != s) continue;", "if (again) continue;"),
+    (ROWS_TEST, ASSEMBLY, None, "a value of the rows is read along another axis", "if (!w->place->laid_out_as(p) || p.shape.size() != now.shape->size())",
+     "if (!w->place->laid_out_as(p))"),
+    (ROWS_TEST, ROWS, None, "a gradient of all rows is that of some", "if (record.shared >> k & 1u) return", "if (false) return"),
+    (ROWS_TEST, ROWS, None, "draws begin anew with each run", "formulas && formulas->y.draws)", "formulas && false)"),
+    (ROWS_TEST, ROWS, None, "rows are those of the first place", "d + 1 < lead ? place[d] : first) * strides[k]", "d + 1 < lead ? 0 : first) * strides[k]"),
+    (ROWS_TEST, "ops/reduce/reduce_cpu.cpp", None, "a row that is cut into pieces has other sums", "return count <= 2 * kChunkWork &&", "return count > 0 &&"),
     (FUSION_TEST, ASSEMBLY, None, "a value that outlives the step is not written", 'if (!passing_.contains(written.place->storage)) return true;', 'if (!passing_.contains(written.place->storage)) return false;'),
     (FUSION_TEST, ASSEMBLY, None, "a group runs behind a call that needs it", 'if (meets) {', 'if (false) {'),
     (FUSION_TEST, ASSEMBLY, None, "a value is read in another layout as if in its own", 'if (!w.place->laid_out_as(p)) return fail("reads a value of the group in another layout");', ''),

@@ -60,6 +60,7 @@ case $name in
       grep "^step" log | cut -c1-20 >several
       same one several "the losses of $more" # up to the fourth digit
     done
+    checked "two ranks" "$program" --ranks 2 $small
     expect 1 "shares that differ" "$program" --ranks 3 --batch 8
     one_line_error
     says "takes the same share"
@@ -67,10 +68,12 @@ case $name in
   dqn)
     expect 0 "some runs" "$program" --steps 6000 --start 200 --seed 3
     at_least "balanced for" 30 # at random it falls after some 20
+    checked "some runs" "$program" --steps 600 --start 100 --seed 3
     ;;
   rnn)
     expect 0 "some steps" "$program" --steps 60 --hidden 48 --layers 1 --window 32 --batch 16 --write 40 --device cpu
     falls "test loss"
+    checked "some steps" "$program" --steps 12 --hidden 24 --layers 1 --window 16 --batch 8 --write 5 --device cpu
     expect 1 "a text that is not there" "$program" --text absent --device cpu
     one_line_error
     says absent
@@ -79,6 +82,7 @@ case $name in
     expect 0 "drawn waves" "$program" --drawn --examples 800 --width 4 --blocks 1 --batch 32 --epochs 5 --device cpu
     at_least "test accuracy" 30 # by chance 10
     falls loss
+    checked "drawn waves" "$program" --drawn --examples 200 --width 4 --blocks 1 --batch 16 --epochs 1 --device cpu
     # Four images in CIFAR-10's format, and one that is cut off.
     mkdir data
     for file in data_batch_{1..5} test_batch; do

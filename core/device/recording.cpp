@@ -1,11 +1,15 @@
 #include <cotangent/core/device/recording.h>
 
+#include <atomic>
 #include <utility>
+
+#include <cotangent/core/base/ref.h>
 
 namespace ct {
 
 namespace {
 constinit thread_local Recording* t_recording = nullptr;
+constinit std::atomic<std::uint64_t> g_state_epoch{1};
 }  // namespace
 
 Recording* detail::recording() noexcept { return t_recording; }
@@ -13,6 +17,11 @@ Recording* detail::recording() noexcept { return t_recording; }
 detail::RecordingScope::RecordingScope(Recording* recording) noexcept
     : outer_(std::exchange(t_recording, recording)) {}
 detail::RecordingScope::~RecordingScope() { t_recording = outer_; }
+
+std::uint64_t detail::state_epoch() noexcept { return g_state_epoch.load(std::memory_order_acquire); }
+void detail::bump_state_epoch() noexcept {
+  detail::count(g_state_epoch, std::uint64_t{1}, std::memory_order_release);
+}
 
 void detail::note_read(const char* op) {
   if (t_recording) [[unlikely]]

@@ -19,8 +19,9 @@ class CT_API Recording {
   virtual void effect(std::function<void()> effect) = 0;
   /// Asks before each replay; where the answer is false the step is recorded anew. `what` ends the sentence "it was
   /// recorded with ...". Where what fails never holds again (`returns` is false) the recording is dropped, and a plain step
-  /// comes first. Of guards with the same `key` a recording has one, the first.
-  virtual void guard(const char* what, std::function<bool()> holds, bool returns = true,
+  /// comes first. An answer that changes only with detail::bump_state_epoch() is asked for behind a change alone (`noted`). Of
+  /// guards with the same `key` a recording has one, the first.
+  virtual void guard(const char* what, std::function<bool()> holds, bool returns = true, bool noted = false,
                      const void* key = nullptr) = 0;
   /// Eight bytes in the memory of the step's device that hold, when the kernels run, what `value` returns then. It is asked
   /// in the order of the effects.
@@ -49,6 +50,12 @@ class CT_API RecordingScope {
  private:
   Recording* outer_;
 };
+
+/// Goes up, for all threads, where something that recordings hold for may have changed without a call of an op: storage,
+/// requires_grad, gradient or hooks of a leaf, mode or hooks of a module. As long as it stands, what held holds.
+CT_API std::uint64_t state_epoch() noexcept;
+/// Notes such a change, behind it.
+CT_API void bump_state_epoch() noexcept;
 
 /// The host is about to read values of `op`'s: throws CaptureError in a recording, where they do not exist yet or would be
 /// those of one step.

@@ -188,10 +188,11 @@ std::string cached(const char* op, const std::string& folder, const std::string&
   try {
     make(unfinished);
     const std::string line = digest_line(read_text(op, unfinished));
+    // Not waiting for the disk: a file that a crash cuts off does not have its digest.
     const Descriptor written(::open(unfinished.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
     if (written.fd < 0 ||
         ::write(written.fd, line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
-        ::fchmod(written.fd, 0700) != 0 || ::fsync(written.fd) != 0)
+        ::fchmod(written.fd, 0700) != 0)
       error.assign(errno, std::generic_category());
     else
       fs::rename(unfinished, file, error);

@@ -22,6 +22,7 @@ struct Driver {
 };
 constexpr int kDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kNotFound = 500;          // CUDA_ERROR_NOT_FOUND
+constexpr int kInvalidOption = 5;       // NVRTC_ERROR_INVALID_OPTION
 
 struct Nvrtc {
   using Program = void*;
@@ -113,16 +114,19 @@ std::string nvrtc_version(const char* op) {
 }
 
 Ran nvrtc_compile(const char* op, const std::string& text, const std::string& name, const std::string& arch,
-                  std::string& code) {
+                  bool minimal, std::string& code) {
   const Nvrtc& n = nvrtc(op);
   Nvrtc::Program program = nullptr;
   CT_CHECK(n.create(&program, text.c_str(), name.c_str(), 0, nullptr, nullptr) == 0, Error, op,
            "NVRTC took no program; is its library whole?");
   const std::string target = "--gpu-architecture=sm_" + arch,
                     include = "-I" + variable("CUDA_HOME", "/usr/local/cuda") + "/include";
-  const char* const options[] = {target.c_str(), "--std=c++17", include.c_str()};
+  // A version that does not know the last one says so at once.
+  const char* const options[] = {target.c_str(), "--std=c++17", include.c_str(), "--minimal"};
   Ran ran;
-  ran.ok = n.compile(program, 3, options) == 0;
+  int status = n.compile(program, minimal ? 4 : 3, options);
+  if (minimal && status == kInvalidOption) status = n.compile(program, 3, options);
+  ran.ok = status == 0;
   std::size_t size = 0;
   if (n.log_size(program, &size) == 0 && size > 1) {
     ran.output.resize(size);

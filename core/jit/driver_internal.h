@@ -13,7 +13,7 @@ std::string nvrtc_version(const char* op);
 
 /// Compiles a text for an architecture ("90a") to machine code; the messages call it `name`.
 Ran nvrtc_compile(const char* op, const std::string& text, const std::string& name, const std::string& arch,
-                  std::string& code);
+                  bool minimal, std::string& code);
 
 /// Loads machine code onto a device, which is the thread's current one. Throws CudaError.
 void* load_module(const char* op, int device, const std::string& code);

@@ -53,7 +53,7 @@ std::string compiled(const char* op, const Text& text, const std::string& arch) 
     Ran ran;
     if (nvcc.empty()) {
       std::string code;
-      ran = nvrtc_compile(op, text.code, text.name, arch, code);
+      ran = nvrtc_compile(op, text.code, text.name, arch, text.whole, code);
       if (ran.ok) write_bytes(op, to, code);
     } else {
       const std::string unit = to + ".cu";
@@ -95,6 +95,16 @@ void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
   launch_kernel(op, kernel.device, kernel.function, static_cast<unsigned>(grid.blocks), grid.blocks_y,
                 grid.threads, grid.shared_bytes, current_stream(cuda(kernel.device)).native,
                 addresses.data());
+}
+
+void prepare(Device gpu) noexcept {
+  try {
+    if (!variable("COTANGENT_NVCC").empty() || !has_nvrtc()) return;
+    std::string code;
+    nvrtc_compile("jit", "extern \"C\" __global__ void nothing() {}", "an empty kernel", arch(gpu), true,
+                  code);
+  } catch (...) {  // NOLINT: whoever compiles something hears of it
+  }
 }
 
 std::string compiler() {

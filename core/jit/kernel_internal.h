@@ -18,7 +18,8 @@ struct Text {
   std::string code;
   std::string name;      ///< in messages
   std::string folder{};  ///< of the files that it includes, if any
-  bool whole = false;  ///< it includes none: NVRTC takes it sooner than nvcc, unless COTANGENT_NVCC names one
+  bool whole =
+      false;  ///< it includes none, and no types of CUDA's: NVRTC takes it sooner than nvcc, unless COTANGENT_NVCC names one
 };
 
 /// The machine code of a text for an architecture ("90a"): a file of the cache, whose name is a digest of text, architecture,
@@ -41,6 +42,10 @@ CT_API Kernel kernel(const char* op, const Text& text, const char* name, int dev
 /// part of a call of an op (core/device/in_call.h). Throws ValueError where the grid is too large, and CudaError.
 CT_API void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
                    std::span<const CudaArgument> arguments);
+
+/// Has the compiler of whole texts, NVRTC, compile an empty one: its first in a process takes as long as three later ones. For a
+/// thread beside other work.
+CT_API void prepare(Device gpu) noexcept;
 
 /// The compiler of texts here: the path of nvcc, or NVRTC's name and version; empty where there is neither.
 CT_API std::string compiler();

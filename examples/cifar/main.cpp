@@ -122,7 +122,7 @@ void train(const Settings& s) {
         schedule.step();
         return loss;
       },
-      {.enabled = device.is_cuda() && !s.eager});
+      {.enabled = flags::captures(device.is_cuda(), s.eager)});
   for (std::int64_t epoch = 1; epoch <= s.epochs; ++epoch) {
     Tensor sum = ct::zeros({}, {.device = device});  // stays on the device: nothing waits for it
     for (const auto& [images, y] : batches) {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 
 namespace flags {
@@ -188,6 +189,10 @@ std::string unknown(const CLI::App& app, const std::vector<std::string>& args) {
 }
 
 }  // namespace
+
+bool captures(bool on_gpu, bool eager) {
+  return !eager && (on_gpu || std::getenv("COTANGENT_CHECK_CAPTURE") != nullptr);
+}
 
 Members Settings::members() const {
   Members all;

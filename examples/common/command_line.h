@@ -23,6 +23,9 @@ namespace flags {
 inline constexpr const char* kEagerHelp =
     "on a GPU, run each step call by call, in the place of replays of a captured one";
 
+/// Whether steps are captured: on a GPU, and on the CPU where replays are checked (COTANGENT_CHECK_CAPTURE); not with --eager.
+bool captures(bool on_gpu, bool eager);
+
 /// The flags that make a run what it is, with the variables that hold them.
 class Settings {
  public:

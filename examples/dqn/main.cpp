@@ -133,7 +133,7 @@ void train(const Settings& s) {
   Memory memory(s.capacity, device);
   Agent agent(s, device);
   auto learn = ct::capture([&](const Tensor& rows) { agent.learn(memory, rows); },
-                           {.enabled = device.is_cuda() && !s.eager});
+                           {.enabled = flags::captures(device.is_cuda(), s.eager)});
   CartPole::State state = cart.reset();
   std::deque<int> lengths = {0};  // of the last runs; the last one goes on
   int runs = 0;

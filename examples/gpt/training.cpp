@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "examples/common/command_line.h"
 #include "examples/common/device.h"
 #include "examples/common/evaluation.h"
 #include "examples/common/interrupts.h"
@@ -90,7 +91,7 @@ class Training : private Watch {
                           *optimizer_,
                           scaler_,
                           averages_.ema ? &*averages_.ema : nullptr,
-                          device_.is_cuda() && !o_.eager,
+                          flags::captures(device_.is_cuda(), o_.eager),
                           ranks_};
     const bool all = train_steps(learner, o_, batches_, at_, *this);
     profile_.finish();

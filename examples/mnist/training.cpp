@@ -6,6 +6,7 @@
 
 #include <cotangent/ops/engine/gemm/replace.h>
 
+#include "examples/common/command_line.h"
 #include "examples/common/device.h"
 #include "examples/common/evaluation.h"
 #include "examples/common/interrupts.h"
@@ -114,7 +115,8 @@ class Training : private Watch {
       return o_.lr * schedule(o_.schedule, static_cast<double>(step), static_cast<double>(total_steps_));
     };
     const auto augment = [&](const Tensor& x) { return augmented(x, o_.augment); };
-    if (!train_epoch(model_, *optimizer_, loader_, augment, rate, device_.is_cuda() && !o_.eager, *this))
+    if (!train_epoch(model_, *optimizer_, loader_, augment, rate,
+                     flags::captures(device_.is_cuda(), o_.eager), *this))
       return false;
     train_ = tally_.of_all(ranks_.group()).score();
     samples_per_s_ = samples_per_s();

@@ -116,7 +116,7 @@ void train(const Settings& s) {
         adam.step();
         schedule.step();
       },
-      {.enabled = device.is_cuda() && !s.eager});
+      {.enabled = flags::captures(device.is_cuda(), s.eager)});
   std::int64_t step = 0;
   for (const auto& [x, y] : batches) {  // windows without end
     profile_step();

@@ -65,39 +65,60 @@ bool meet(const Place& a, const Place& b) {
 bool Assembly::covers(const Place& result) {
   if (!result.defined) return fail("has no result");
   if (result.storage == 0) return fail("has no elements");
-  if (!shape_) shape_ = &result.shape;
-  return *shape_ == result.shape ? true : fail("has another shape");
+  const Shape*& shape = part().shape;
+  if (!shape) shape = &result.shape;
+  return *shape == result.shape && (!row_ || leads(*shape)) ? true : fail("has another shape");
+}
+
+// Whether the rows are the leading axes.
+bool Assembly::leads(const Shape& shape) const {
+  for (int d = 0; d < rows_.lead; ++d)
+    if (d >= shape.size() || shape[d] != rows_.shape[d]) return false;
+  return true;
+}
+
+// A value that the formulas before the rows or these have made.
+const Assembly::Value* Assembly::made(std::uint64_t storage) const {
+  for (const auto* list : {&parts_[0].written, &row_results_})
+    for (const Value& v : *list)
+      if (v.place->storage == storage) return &v;
+  return nullptr;
 }
 
 bool Assembly::read(const Place& p, int& value, AssemblyStep& step) {
   if (!p.defined || p.storage == 0) return fail("a tensor is left out or empty");
   if (is_scattered(p)) return fail("reads a transposed tensor");
   step.read.push_back(&p);
-  for (const Value& w : written_) {
+  Part& now = part();
+  for (const Value& w : now.written) {
     if (w.place->storage != p.storage) continue;
     if (!w.place->laid_out_as(p)) return fail("reads a value of the group in another layout");
     value = w.value;
     return true;
   }
-  for (const Value& in : inputs_)
+  if (const Value* const w = row_ ? made(p.storage) : nullptr)
+    if (!w->place->laid_out_as(p) || p.shape.size() != now.shape->size())
+      return fail("reads a value of the rows in another layout");
+  for (const Value& in : now.inputs)
     if (same_tensor(*in.place, p)) {
       value = in.value;
       return true;
     }
-  value = static_cast<int>(dtypes_.size());
-  dtypes_.push_back(p.dtype);
-  inputs_.push_back({&p, value, at_});
-  return inputs_.size() <= std::size_t{chain::kMaxInputs} ? true : fail("reads too many tensors");
+  value = static_cast<int>(now.dtypes.size());
+  now.dtypes.push_back(p.dtype);
+  now.inputs.push_back({&p, value, at_, phase()});
+  return now.inputs.size() <= std::size_t{chain::kMaxInputs} ? true : fail("reads too many tensors");
 }
 
 bool Assembly::write(const Place& p, int value) {
-  for (Value& w : written_) {
+  if (row_ && made(p.storage)) return fail("changes a value of the rows in place");
+  for (Value& w : part().written) {
     if (w.place->storage != p.storage) continue;
     if (!w.place->laid_out_as(p)) return fail("writes a value of the group in another layout");
     w.value = value;
     return true;
   }
-  written_.push_back({&p, value, at_});
+  part().written.push_back({&p, value, at_, phase()});
   return true;
 }
 
@@ -105,12 +126,14 @@ bool Assembly::add_step(AssemblyStep step, DType dtype) {
   const MapRecord* const record = elementwise::formulas_of(*step.call->op);
   if (record && record->y.draws && !(step.written->strides == contiguous_strides(step.written->shape)))
     return fail("draws for elements that are not in a row");
-  if (steps_.size() == kMostSteps) return fail("has too many steps");
-  step.value = static_cast<int>(dtypes_.size());
-  dtypes_.push_back(dtype);
+  if (record && record->y.draws && row_) return fail("draws by the place in the whole tensor");
+  Part& now = part();
+  if (now.steps.size() == kMostSteps) return fail("has too many steps");
+  step.value = static_cast<int>(now.dtypes.size());
+  now.dtypes.push_back(dtype);
   const Place& to = *step.written;
-  steps_.push_back(std::move(step));
-  return write(to, steps_.back().value);
+  now.steps.push_back(std::move(step));
+  return write(to, now.steps.back().value);
 }
 
 bool Assembly::add_forward(const RecordedCall& c) {
@@ -173,9 +196,11 @@ bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step) {
   if (steady == chain::Steady::nowhere)
     return fail("is a formula whose last bits depend on the kernel that a GPU's compiler puts it in");
   const bool vectors = formula.tiles->f32 && !formula.tiles->predicate;
-  bool whole = in_chunks(y, *shape_, true);
-  for (const Place* const p : step.read) whole = whole && in_chunks(*p, *shape_, vectors);
-  for (const Value& in : inputs_) whole = whole && in_chunks(*in.place, *shape_, false);
+  const Part& whole_part = parts_[0];
+  const Shape& shape = *whole_part.shape;
+  bool whole = in_chunks(y, shape, true);
+  for (const Place* const p : step.read) whole = whole && in_chunks(*p, shape, vectors);
+  for (const Value& in : whole_part.inputs) whole = whole && in_chunks(*in.place, shape, false);
   if (!whole)
     return fail(
         "is a formula whose last bits are known in chunks of 16 bytes alone, which this layout has not");
@@ -183,11 +208,17 @@ bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step) {
   return true;
 }
 
-bool Assembly::build(fusion::Builder& b, std::vector<int>& values) {
-  values.assign(dtypes_.size(), -1);
-  for (const Value& in : inputs_) values[static_cast<std::size_t>(in.value)] = b.input(in.place->dtype);
+// The program that gives the values of `kept`, in their order.
+bool Assembly::build(const Part& part, const std::vector<const Place*>& kept, chain::Program& program) {
+  if (part.steps.empty()) return true;
+  if (kept.empty()) return fail("writes what nothing reads");
+  if (kept.size() > std::size_t{chain::kMaxOutputs}) return fail("writes too many tensors");
+  fusion::Builder b;
+  b.draws = true;
+  std::vector<int> values(part.dtypes.size(), -1), results;
+  for (const Value& in : part.inputs) values[static_cast<std::size_t>(in.value)] = b.input(in.place->dtype);
   const auto built = [&](int v) { return v < 0 ? -1 : values[static_cast<std::size_t>(v)]; };
-  for (const AssemblyStep& step : steps_) {
+  for (const AssemblyStep& step : part.steps) {
     std::vector<int> operands;
     for (const int v : step.operands) operands.push_back(built(v));
     if (!set_lanes(b, step)) return false;
@@ -198,6 +229,9 @@ bool Assembly::build(fusion::Builder& b, std::vector<int>& values) {
     if (made < 0) return fail("has no formula of its dtypes");
     values[static_cast<std::size_t>(step.value)] = made;
   }
+  for (const Place* const p : kept)
+    results.push_back(built(std::ranges::find(part.written, p, &Value::place)->value));
+  program = b.finish(std::move(results), true);
   return true;
 }
 
@@ -209,7 +243,7 @@ bool Assembly::is_needed(const Value& written) const {
   });
 }
 
-bool Assembly::stays_in_order(std::span<const Place* const> outputs, std::span<const std::size_t> firsts) {
+bool Assembly::stays_in_order(const std::vector<Value>& inputs, const std::vector<Value>& outputs) {
   std::size_t next = 0;
   for (std::size_t i = members_.front(); i < members_.back(); ++i) {
     if (members_[next] == i) {
@@ -219,11 +253,10 @@ bool Assembly::stays_in_order(std::span<const Place* const> outputs, std::span<c
     const RecordedCall& c = calls_[i];
     bool meets = false;
     c.for_each_place([&](const Place& p) {
-      for (std::size_t m = 0; m < outputs.size(); ++m)
-        meets = meets || (firsts[m] < i && meet(p, *outputs[m]));
+      for (const Value& out : outputs) meets = meets || (out.first < i && meet(p, *out.place));
     });
     for (const Place& p : c.results)
-      for (const Value& in : inputs_) meets = meets || (in.first < i && meet(p, *in.place));
+      for (const Value& in : inputs) meets = meets || (in.first < i && meet(p, *in.place));
     if (meets) {
       why_ = cat("call ", i, ", ", c.name(), ", between them uses the memory");
       return false;
@@ -232,32 +265,47 @@ bool Assembly::stays_in_order(std::span<const Place* const> outputs, std::span<c
   return true;
 }
 
-bool Assembly::finish(FusedCalls& group) {
-  std::vector<const Place*> outputs;
-  std::vector<std::size_t> firsts;
-  std::vector<int> results, values;
-  for (const Value& w : written_) {
-    if (!is_needed(w)) continue;
-    outputs.push_back(w.place), firsts.push_back(w.first), results.push_back(w.value);
-  }
-  if (outputs.size() > std::size_t{chain::kMaxOutputs}) return fail("writes too many tensors");
-  if (outputs.empty()) return fail("writes what nothing reads");
+// An output may lie on an input where each element, or run of rows, is read before it is written.
+bool Assembly::do_not_meet(const std::vector<Value>& inputs, const std::vector<Value>& outputs) {
   for (std::size_t m = 0; m < outputs.size(); ++m) {
+    const Value& out = outputs[m];
     for (std::size_t n = 0; n < m; ++n)
-      if (meet(*outputs[m], *outputs[n])) return fail("writes to one memory twice");
-    for (const Value& in : inputs_)
-      if (meet(*outputs[m], *in.place) && !same_elements(*outputs[m], *in.place))
+      if (meet(*out.place, *outputs[n].place)) return fail("writes to one memory twice");
+    for (const Value& in : inputs) {
+      if (!meet(*out.place, *in.place)) continue;
+      const bool read_before = in.phase < out.phase || (in.phase == out.phase && in.phase != row);
+      if (in.shared || !read_before || !same_elements(*out.place, *in.place))
         return fail("writes over elements that the group has still to read");
+    }
   }
-  if (!stays_in_order(outputs, firsts)) return false;
-  fusion::Builder b;
-  b.draws = true;
-  if (!build(b, values)) return false;
-  for (int& r : results) r = values[static_cast<std::size_t>(r)];
+  return true;
+}
+
+bool Assembly::finish(FusedCalls& group) {
+  std::vector<Value> inputs = parts_[0].inputs, outputs;
+  for (const Value& in : row_inputs_)
+    if (!made(in.place->storage)) inputs.push_back(in);
+  for (const Value& in : parts_[1].inputs)
+    if (!made(in.place->storage)) inputs.push_back(in);
+  std::vector<const Place*> kept[2];  // of the parts
+  const auto keep = [&](const Value& w, std::vector<const Place*>* of_part) {
+    const bool needed = is_needed(w);
+    if (!needed && !is_read_inside(w)) return;
+    if (of_part) of_part->push_back(w.place);
+    needed ? outputs.push_back(w) : rows_.scratch.push_back(*w.place);
+  };
+  for (const Value& w : parts_[0].written) keep(w, &kept[0]);
+  for (const Value& w : row_results_) keep(w, nullptr);
+  for (const Value& w : parts_[1].written) keep(w, &kept[1]);
+  if (outputs.empty()) return fail("writes what nothing reads");
+  if (!do_not_meet(inputs, outputs) || !stays_in_order(inputs, outputs)) return false;
+  if (!build(parts_[0], kept[0], group.program) || !build(parts_[1], kept[1], rows_.store)) return false;
   group.calls = members_;
-  group.program = b.finish(std::move(results), true);
-  for (const Value& in : inputs_) group.inputs.push_back(*in.place);
-  for (const Place* const p : outputs) group.outputs.push_back(*p);
+  for (const Value& in : inputs)
+    if (std::ranges::none_of(group.inputs, [&](const Place& p) { return same_tensor(p, *in.place); }))
+      group.inputs.push_back(*in.place);
+  for (const Value& out : outputs) group.outputs.push_back(*out.place);
+  if (row_) set_sources(group, kept);
   return true;
 }
 

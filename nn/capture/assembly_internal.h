@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cotangent/nn/capture/fusion_internal.h>
+#include <cotangent/ops/engine/rows/record.h>
 #include <cotangent/ops/fusion/build_internal.h>
 
 // One group of calls while it is put together (fusion.cpp says which calls are tried).
@@ -37,20 +38,39 @@ class Assembly {
   bool add(std::size_t i) {
     at_ = i;
     members_.push_back(i);
-    return calls_[i].backward ? add_backward(calls_[i]) : add_forward(calls_[i]);
+    const RecordedCall& c = calls_[i];
+    if (const rows::RowRecord* const record = rows::rows_of(*c.op)) return add_rows(c, *record);
+    return c.backward ? add_backward(c) : add_forward(c);
   }
   // Makes the group; once.
   bool finish(FusedCalls& group);
 
   const std::string& why() const { return why_; }
-  std::size_t steps() const { return steps_.size(); }
-  std::int64_t numel() const { return ct::numel(*shape_); }
+  // Formulas, and the call that goes over rows.
+  std::size_t steps() const { return parts_[0].steps.size() + parts_[1].steps.size() + (row_ != nullptr); }
+  std::int64_t numel() const { return ct::numel(row_ ? rows_.shape : *parts_[0].shape); }
+  // Elements of the rows that lie along the axis that is cut.
+  std::int64_t run_length() const {
+    std::int64_t n = numel();
+    for (int d = 0; row_ && d + 1 < rows_.lead; ++d) n /= rows_.shape[d];
+    return n;
+  }
 
  private:
+  enum Phase : std::uint8_t { load, row, store };
   struct Value {
     const Place* place;
     int value;
     std::size_t first;  // the call that reads or writes it first
+    Phase phase;
+    bool shared = false;  // read by all rows
+  };
+  // Formulas on elements of one shape.
+  struct Part {
+    const Shape* shape = nullptr;
+    std::vector<DType> dtypes{};  // of the values
+    std::vector<Value> inputs{}, written{};
+    std::vector<AssemblyStep> steps{};
   };
 
   bool fail(const char* why) {
@@ -59,24 +79,33 @@ class Assembly {
   }
   bool add_forward(const RecordedCall& c);
   bool add_backward(const RecordedCall& c);
+  bool add_rows(const RecordedCall& c, const rows::RowRecord& record);
+  bool add_row_tensor(const Place& p, bool result, bool shared);
+  bool leads(const Shape& shape) const;
+  Part& part() { return parts_[row_ != nullptr]; }
+  Phase phase() const { return row_ ? store : load; }
+  const Value* made(std::uint64_t storage) const;
   bool covers(const Place& result);
   bool read(const Place& p, int& value, AssemblyStep& step);
   bool write(const Place& p, int value);
   bool add_step(AssemblyStep step, DType dtype);
   bool set_lanes(fusion::Builder& b, const AssemblyStep& step);
-  bool build(fusion::Builder& b, std::vector<int>& values);
+  bool build(const Part& part, const std::vector<const Place*>& kept, chain::Program& program);
   bool is_needed(const Value& written) const;
-  bool stays_in_order(std::span<const Place* const> outputs, std::span<const std::size_t> firsts);
+  bool is_read_inside(const Value& written) const;
+  bool do_not_meet(const std::vector<Value>& inputs, const std::vector<Value>& outputs);
+  bool stays_in_order(const std::vector<Value>& inputs, const std::vector<Value>& outputs);
+  void set_sources(FusedCalls& group, std::span<const std::vector<const Place*>> kept);
 
   const std::vector<RecordedCall>& calls_;
   const std::unordered_set<std::uint64_t>& passing_;
   const Accesses& accesses_;
   std::size_t at_ = 0;
   std::vector<std::size_t> members_;
-  const Shape* shape_ = nullptr;
-  std::vector<DType> dtypes_;  // of the values
-  std::vector<Value> inputs_, written_;
-  std::vector<AssemblyStep> steps_;
+  Part parts_[2];  // before the call that goes over rows, and behind it
+  const RecordedCall* row_ = nullptr;
+  RowCalls rows_;
+  std::vector<Value> row_inputs_, row_results_;
   std::string why_;
 };
 

@@ -1,11 +1,14 @@
 #include <cotangent/nn/capture/calls_internal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <thread>
 
 #include <cotangent/core/base/generator_state.h>
 #include <cotangent/core/base/inline_vector.h>
+#include <cotangent/core/device/stream.h>
 #include <cotangent/core/op/op_observer.h>
 #include <cotangent/nn/capture/fusion_internal.h>
 
@@ -122,17 +125,38 @@ CallList::CallList(const std::vector<RecordedCall>& calls, std::shared_ptr<Fusio
   if (plan_) add_groups();
 }
 
+// A GPU's kernels are compiled side by side.
 void CallList::add_groups() {
-  for (std::size_t k = 0; k < plan_->groups.size(); ++k) {
-    const FusedCalls& group = plan_->groups[k];
+  const std::size_t count = plan_->groups.size();
+  for (const FusedCalls& group : plan_->groups) {
     Group& g = groups_.emplace_back();
     g.inputs = tensors(group.inputs), g.outputs = tensors(group.outputs);
-    for (const Tensor& t : g.inputs) g.arguments.push_back(&t);
-    std::vector<const Tensor*> outputs;
-    for (const Tensor& t : g.outputs) outputs.push_back(&t);
-    if (!chain::ready(group.program, outputs, g.arguments))
-      plan_->dissolve(k, "there is no compiler for the GPU's kernel");
   }
+  std::vector<char> ready(count);
+  std::atomic<std::size_t> next = 0;
+  const auto make = [&](Device device) noexcept {
+    try {
+      const DeviceGuard guard(device);
+      for (std::size_t k; (k = next++) < count;) {
+        const FusedCalls& group = plan_->groups[k];
+        Group& g = groups_[k];
+        std::vector<const Tensor*> outputs;
+        for (const Tensor& t : g.inputs) g.arguments.push_back(&t);
+        for (const Tensor& t : g.outputs) outputs.push_back(&t);
+        ready[k] = group.rows || chain::ready(group.program, outputs, g.arguments);
+      }
+    } catch (...) {  // NOLINT: what is not ready runs call by call
+    }
+  };
+  {
+    const Device device = count == 0 ? Device{} : groups_[0].outputs[0].device();
+    std::vector<std::jthread> helpers;
+    const std::size_t most = std::min<std::size_t>(count, std::thread::hardware_concurrency());
+    while (device.is_cuda() && helpers.size() + 1 < most) helpers.emplace_back(make, device);
+    make(device);
+  }
+  for (std::size_t k = 0; k < count; ++k)
+    if (!ready[k]) plan_->dissolve(k, "there is no compiler for the GPU's kernel");
 }
 
 std::vector<Tensor> CallList::tensors(const std::vector<Place>& list) {

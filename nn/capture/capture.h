@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -12,6 +13,7 @@
 
 #include <cotangent/core/base/export.h>
 #include <cotangent/core/base/function_ref.h>
+#include <cotangent/core/base/inline_vector.h>
 #include <cotangent/core/device/recording.h>
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/io/atomic_file.h>
@@ -75,11 +77,13 @@ class CT_API StepProgram {
   StepProgram(const StepProgram&) = delete;
   StepProgram& operator=(const StepProgram&) = delete;
 
+  using Inputs = std::span<const Tensor* const>;
+
   /// The results of one step. `values` are the arguments that are no tensors, as bytes.
-  std::vector<Tensor> run(std::vector<Tensor> inputs, const std::string& values, Body body);
+  std::vector<Tensor> run(Inputs inputs, const std::string& values, Body body);
 
   /// Whether run() would replay.
-  bool ready(const std::vector<Tensor>& inputs, const std::string& values) const;
+  bool ready(Inputs inputs, const std::string& values) const;
 
   /// The recording that the last results are of, counted from 1; 0 for a plain step.
   std::int64_t number() const;
@@ -143,12 +147,10 @@ class Captured {
   requires std::invocable<F&, const Args&...>
   auto operator()(const Args&... args) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F&, const Args&...>>;
-    std::vector<Tensor> inputs;
-    inputs.reserve(sizeof...(Args));
-    std::string values;
-    (sort(args, inputs, values), ...);
+    Given given;
+    (sort(args, given), ...);
     std::vector<Tensor> results =
-        program_->run(std::move(inputs), values, [&](const std::vector<Tensor>& with) {
+        program_->run(given.inputs(), given.values, [&](const std::vector<Tensor>& with) {
           [[maybe_unused]] std::size_t next = 0;
           std::vector<Tensor> list;
           // In the order of the arguments, which braces keep.
@@ -170,11 +172,9 @@ class Captured {
   template <class... Args>
   requires std::invocable<F&, const Args&...>
   bool ready(const Args&... args) const {
-    std::vector<Tensor> inputs;
-    inputs.reserve(sizeof...(Args));
-    std::string values;
-    (sort(args, inputs, values), ...);
-    return program_->ready(inputs, values);
+    Given given;
+    (sort(args, given), ...);
+    return program_->ready(given.inputs(), given.values);
   }
   /// Whether calls replay a recording: not yet in the first calls.
   bool captured() const { return program_->captured(); }
@@ -201,14 +201,19 @@ class Captured {
   void reset() { program_->reset(); }
 
  private:
+  struct Given {
+    InlineVector<const Tensor*, 8> tensors;
+    std::string values;
+    detail::StepProgram::Inputs inputs() const { return {tensors.begin(), tensors.size()}; }
+  };
   template <class T>
-  static void sort(const T& arg, std::vector<Tensor>& inputs, std::string& values) {
+  static void sort(const T& arg, Given& given) {
     if constexpr (std::same_as<T, Tensor>) {
-      inputs.push_back(arg);
+      given.tensors.emplace_back(&arg);
     } else {
       static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>,
                     "arguments of a captured function are tensors, numbers and enumerators");
-      values.append(reinterpret_cast<const char*>(&arg), sizeof arg);
+      given.values.append(reinterpret_cast<const char*>(&arg), sizeof arg);
     }
   }
   template <class T>

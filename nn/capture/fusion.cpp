@@ -9,6 +9,8 @@
 namespace ct::detail {
 namespace {
 
+constexpr std::int64_t kLeastRun = 1 << 12;
+
 // Groups that grow call by call.
 class Planner {
  public:
@@ -56,6 +58,10 @@ class Planner {
         plan_.reasons[i] = cat("has ", alone.numel(), " elements, which is too few to gain");
         return;
       }
+      if (worth_.elements > 1 && alone.run_length() < kLeastRun) {
+        plan_.reasons[i] = "has too few elements along the axis that is cut into runs of rows";
+        return;
+      }
       bool low = false;
       calls_[i].for_each_place([&](const Place& p) { low = low || is_low_precision(p.dtype); });
       if (low && !worth_.low) {
@@ -94,7 +100,7 @@ class Planner {
     if (members.empty()) return;
     FusedCalls group;
     std::string why;
-    if (members.size() < 2 || !assemble(members, group, why) || group.program.steps.size() < 2) {
+    if (members.size() < 2 || !assemble(members, group, why) || group.steps() < 2) {
       for (const std::size_t i : members)
         plan_.reasons[i] = plan_.reasons[i].empty()
                                ? "has no neighbour that it could run with"

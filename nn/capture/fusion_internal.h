@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -13,11 +14,29 @@
 
 namespace ct::detail {
 
+/// A call that goes over rows, and the formulas behind it: runs of rows go through the formulas before it, the call's own kernel
+/// and these, while they are in the cache.
+struct RowCalls {
+  using Sources = std::vector<int>;  // places of tensors among inputs, outputs and scratch; -1: undefined
+
+  const RecordedCall* call = nullptr;
+  std::uint32_t shared = 0;      // of its inputs: those that all rows read whole
+  int lead = 0;                  // leading axes, of which the last one is cut
+  Shape shape;                   // of the tensor whose rows they are
+  std::vector<Place> scratch{};  // values that only the group sees, of the rows of a run
+  Sources load_inputs{}, load_outputs{}, inputs{}, outputs{}, grads{}, results{}, store_inputs{},
+      store_outputs{};
+  chain::Program store{};
+};
+
 /// Calls that run as one, in the place of the last of them.
 struct FusedCalls {
   std::vector<std::size_t> calls;  // in order
   chain::Program program;
+  std::optional<RowCalls> rows{};
   std::vector<Place> inputs, outputs;
+
+  std::size_t steps() const { return program.steps.size() + (rows ? 1 + rows->store.steps.size() : 0); }
 
   /// "fused(add, gelu, mul)"
   std::string name(const std::vector<RecordedCall>& list) const;
@@ -52,6 +71,10 @@ FusionPlan plan_fusion(const std::vector<RecordedCall>& calls,
 
 /// Account of a plan for people.
 std::string explain(const FusionPlan& plan, const std::vector<RecordedCall>& calls);
+
+/// The part of run_fused() for a group with rows.
+void run_rows(const FusedCalls& group, std::span<const Tensor* const> inputs,
+              std::span<const Tensor> outputs);
 
 /// Runs a group on its tensors, as a call that observers see.
 void run_fused(const FusedCalls& group, std::span<const Tensor* const> inputs, std::span<Tensor> outputs);

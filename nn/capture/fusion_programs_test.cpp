@@ -20,7 +20,22 @@ Shape shape_of(unsigned number, Device device) {
   return number % 7 == 0 ? Shape{3, 16, 44} : number % 3 == 0 ? Shape{45, 47} : shape_on(device);
 }
 
-// A program that a number tells, of formulas and of what breaks groups: sums, products, views, changes in place, casts.
+Tensor by_rows(int which, const Tensor& x, const Tensor& row) {
+  switch (which % 10) {
+    case 0: return softmax(x, -1);
+    case 1: return log_softmax(x, -1);
+    case 2: return layer_norm(x);
+    case 3: return layer_norm(x, row, row);
+    case 4: return rms_norm(x, row);
+    case 5: return x - amax(x, -1, true);
+    case 6: return x * logsumexp(x, -1, true);
+    case 7: return softmax(x, 0);
+    case 8: return x + sum(x * 0.01, -1, true) * norm(x * 0.01, 2, -1, true);
+    default: return x - mean(x, -1, true);
+  }
+}
+
+// A program that a number tells, of formulas, of calls that go over rows, and of what breaks groups: products, views, changes in place, casts.
 Make random_program(unsigned number, Device device) {
   return [=] {
     struct Instruction {
@@ -72,7 +87,7 @@ Make random_program(unsigned number, Device device) {
           case 8: v.push_back(i.which % 2 ? a - b : minimum(a, b)); break;
           case 9: v.push_back(where(gt(a, b), a, b * 0.5)); break;
           case 10: v.push_back(a.to(i.which % 2 ? f32 : bf16).to(dtype)); break;
-          case 11: v.push_back(w - mean(w, -1, true)); break;
+          case 11: v.push_back(by_rows(i.which, w, state[2])); break;
           case 12: v.push_back(i.which % 2 ? matmul(w, matrix) : dropout(w, 0.25)); break;
           case 13:
             v.push_back(i.which % 2 ? w.reshape({-1}).view(shape)

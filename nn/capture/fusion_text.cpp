@@ -17,14 +17,15 @@ struct Attrs {
 void forward(const Forward& f) {
   InlineVector<const Tensor*, 8> outputs;
   for (const Tensor& t : f.outputs) outputs.emplace_back(&t);
-  CT_CHECK(chain::run(f.attrs<Attrs>().group->program, {outputs.begin(), outputs.size()}, f.inputs), Error,
-           "fused", "the kernel of a group is gone");
+  const FusedCalls& group = *f.attrs<Attrs>().group;
+  if (group.rows) return run_rows(group, f.inputs, f.outputs);
+  CT_CHECK(chain::run(group.program, {outputs.begin(), outputs.size()}, f.inputs), Error, "fused",
+           "the kernel of a group is gone");
 }
 
 Cost cost(std::span<const TensorMeta>, std::span<const TensorMeta> outputs, AttrsView attrs) {
   const FusedCalls& group = *static_cast<const Attrs*>(attrs.data)->group;
-  return {.flops =
-              static_cast<double>(group.program.steps.size()) * static_cast<double>(numel(outputs[0].shape))};
+  return {.flops = static_cast<double>(group.steps()) * static_cast<double>(numel(outputs[0].shape))};
 }
 
 constexpr InputDef kTensors[] = {{.name = "tensors", .gradient = false, .any_dtype = true, .rest = true}};
@@ -91,8 +92,9 @@ std::string explain(const FusionPlan& plan, const std::vector<RecordedCall>& cal
       members += cat("  call ", m, ", ", calls[m].name(), '\n');
     }
     const Place& y = group->outputs[0];
-    text += cat("one pass over ", ct::name(y.dtype), ' ', y.shape, ", ", group->program.steps.size(),
-                " steps, ", together, " bytes where its calls move ", one_by_one, ":\n", members);
+    text += cat("one pass over ", group->rows ? "rows of " : "", ct::name(y.dtype), ' ',
+                group->rows ? group->rows->shape : y.shape, ", ", group->steps(), " steps, ", together,
+                " bytes where its calls move ", one_by_one, ":\n", members);
   }
   return cat(calls.size(), " calls, of which ", calls.size() - alone, " run as ", groups,
              groups == 1 ? " pass\n" : " passes\n", text, apart.empty() ? "" : "not fused:\n", apart);

@@ -1,61 +1,56 @@
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <optional>
 #include <set>
 
 #include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/per_thread.h>
-#include <cotangent/core/base/rng.h>
-#include <cotangent/core/base/step_draws_internal.h>
-#include <cotangent/core/device/runtime_internal.h>
-#include <cotangent/nn/capture/capture.h>
+#include <cotangent/core/jit/kernel_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
 namespace ct::detail {
 namespace {
 
-constexpr const char* kOp = "capture";
-
-// Everything that a recording holds for and the call shows; the rest is asked by Recorded::obstacle().
-const std::string& key_of(const std::vector<Tensor>& inputs, const std::string& values) {
+// Everything that a recording holds for and the call shows, as words to compare; the rest is asked by Recorded::obstacle().
+const Recorded::Key& key_of(StepProgram::Inputs inputs, const std::string& values) {
   struct Buffer {
-    std::string text;
+    Recorded::Key words;
   };
-  std::string& key = per_thread<Buffer>().text;  // keeps its memory
-  key = values;
-  const auto add = [&key](const auto* from, std::size_t count) {
-    key.append(reinterpret_cast<const char*>(from), count * sizeof *from);
+  Recorded::Key& key = per_thread<Buffer>().words;  // keeps its memory
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  const auto pack = [](auto... parts) {  // 16 bits each
+    std::uint64_t word = 0;
+    ((word = word << 16 | static_cast<std::uint16_t>(parts)), ...);
+    return word;
   };
   const AutocastMode& mode = autocast_mode();
-  const std::int32_t modes[] = {grad_enabled(), mode.enabled, mode.enabled ? static_cast<int>(mode.dtype) : 0,
-                                mode.enabled && mode.cache_weights};
-  add(modes, std::size(modes));
-  for (const Tensor& t : inputs) {
-    if (!t.defined()) {
-      constexpr std::int32_t kNone[] = {-1};
-      add(kNone, 1);
+  std::size_t count = 2 + (values.size() + kWord - 1) / kWord;
+  for (const Tensor* const t : inputs)
+    count += t->defined() ? 1 + 2 * static_cast<std::size_t>(t->impl()->shape.size()) : 1;
+  key.resize(count);
+  std::uint64_t* to = key.data();
+  *to++ = pack(grad_enabled(), mode.enabled, mode.enabled ? static_cast<int>(mode.dtype) : 0,
+               mode.enabled && mode.cache_weights);
+  *to++ = values.size();
+  if (!values.empty()) {
+    to[(values.size() - 1) / kWord] = 0;
+    std::memcpy(to, values.data(), values.size());
+    to += (values.size() + kWord - 1) / kWord;
+  }
+  for (const Tensor* const given : inputs) {
+    if (!given->defined()) {
+      *to++ = ~std::uint64_t{0};
       continue;
     }
-    const std::int32_t layout[] = {t.dim(), static_cast<int>(t.dtype()), static_cast<int>(t.device().type),
-                                   t.device().index};
-    add(layout, std::size(layout));
-    add(t.shape().begin(), t.shape().size());
-    add(t.strides().begin(), t.strides().size());
+    const TensorImpl& t = *given->impl();
+    const Device device = t.storage->device();
+    *to++ = pack(t.shape.size(), t.dtype, device.type, device.index);
+    to = std::copy(t.shape.begin(), t.shape.end(), to);
+    to = std::copy(t.strides.begin(), t.strides.end(), to);
   }
   return key;
-}
-
-// Null where calls run one by one.
-std::optional<Worth> worth_fusing(bool wanted, Device device) {
-  const char* const variable = std::getenv("COTANGENT_FUSION");
-  const std::string_view how = variable ? variable : "";
-  if (!wanted || how == "off") return {};
-  return how == "all" ? Worth{} : Worth::on(device);
 }
 
 // A copy in the same layout, where elements have a place each.
@@ -68,54 +63,33 @@ Tensor like(const Tensor& t) {
 
 }  // namespace
 
-struct StepProgram::Impl {
-  Impl(const CaptureOptions& the_options, std::shared_ptr<StepMemory> the_memory)
-      : options(the_options), memory(std::move(the_memory)) {
-    check_at_least(options.warmup, "warmup");
-    check_at_least(options.recordings, "recordings");
-    CT_CHECK(options.check_every >= 0, ValueError, kOp, "check_every is ", options.check_every,
-             "; 0 is never");
-    if (const char* const every = std::getenv("COTANGENT_CHECK_CAPTURE"); every && check_every == 0)
-      check_every = std::max(0, std::atoi(every));
-  }
-  ~Impl() { clear(); }
+std::optional<Worth> worth_fusing(bool wanted, Device device) {
+  const char* const variable = std::getenv("COTANGENT_FUSION");
+  const std::string_view how = variable ? variable : "";
+  if (!wanted || how == "off") return {};
+  return how == "all" ? Worth{} : Worth::on(device);
+}
 
-  static void check_at_least(int value, const char* what) {
+std::vector<Tensor> tensors_of(StepProgram::Inputs inputs) {
+  std::vector<Tensor> list;
+  for (const Tensor* const t : inputs) list.push_back(*t);
+  return list;
+}
+
+StepProgram::Impl::Impl(const CaptureOptions& the_options, std::shared_ptr<StepMemory> the_memory)
+    : options(the_options), memory(std::move(the_memory)), check_every(the_options.check_every) {
+  const auto check_at_least = [](int value, const char* what) {
     CT_CHECK(value >= 1, ValueError, kOp, what, " is ", value, "; it must be at least 1");
-  }
-
-  std::vector<Tensor> run(std::vector<Tensor> inputs, const std::string& values, Body body);
-  Recorded* find(const std::string& key);
-  std::vector<Tensor> record(const std::string& key, std::vector<Tensor> slots, Body body,
-                             const Recorded* before);
-  void replay(Recorded& r, const std::vector<Tensor>& inputs, Body body);
-  void play(Recorded& r, bool graph, StepCheck* check);
-  bool make_graph(Recorded& r);
-  void drop(const Recorded& r);
-  void make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again);
-  void place(Device device);
-  void clear();
-  const FusionPlan* plan() const { return last && last->list ? last->list->plan() : nullptr; }
-
-  const CaptureOptions options;
-  const std::shared_ptr<StepMemory> memory;
-  std::int64_t check_every = options.check_every;
-  std::atomic<bool> busy = false;
-  std::string failure;  // why the next call throws
-  const char* changed = nullptr;
-  std::int64_t made = 0, replayed = 0, number = 0;
-  int since_replay = 0;
-  std::uint64_t clock = 0;
-  Recorded* last = nullptr;
-
-  Watcher watcher;
-  std::map<std::string, int> warm;
-  std::map<std::string, std::vector<Shape>> shapes;
-  std::vector<std::unique_ptr<Recorded>> recorded;
-
-  Device device;
-  std::optional<Mailbox> mailbox;
-};
+  };
+  check_at_least(options.warmup, "warmup");
+  check_at_least(options.recordings, "recordings");
+  CT_CHECK(options.check_every >= 0, ValueError, kOp, "check_every is ", options.check_every, "; 0 is never");
+  if (const char* const every = std::getenv("COTANGENT_CHECK_CAPTURE"); every && check_every == 0)
+    check_every = std::max(0, std::atoi(every));
+  watcher.on_gpu = [this] {
+    if (worth_fusing(options.fuse, watcher.device)) compiler = std::jthread(jit::prepare, watcher.device);
+  };
+}
 
 void StepProgram::Impl::clear() {
   if (device.is_cuda() && mailbox) {
@@ -142,7 +116,7 @@ void StepProgram::Impl::place(Device where) {
   mailbox.emplace(device);
 }
 
-Recorded* StepProgram::Impl::find(const std::string& key) {
+Recorded* StepProgram::Impl::find(const Recorded::Key& key) {
   changed = nullptr;
   for (std::size_t i = 0; i < recorded.size();) {
     Recorded& r = *recorded[i];
@@ -171,19 +145,20 @@ void StepProgram::Impl::drop(const Recorded& r) {
 }
 
 // Throws where arguments or the state at the start keep changing.
-void StepProgram::Impl::make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again) {
+void StepProgram::Impl::make_room(const Recorded::Key& key, Inputs inputs, bool again) {
   const auto limit = static_cast<std::size_t>(options.recordings);
   if (!shapes.contains(key)) {
     std::string varying;
     if (shapes.size() >= limit)
       for (std::size_t i = 0; i < inputs.size() && varying.empty(); ++i) {
-        if (!inputs[i].defined()) continue;
+        const Tensor& t = *inputs[i];
+        if (!t.defined()) continue;
         for (const auto& [other, sizes] : shapes) {
-          if (i >= sizes.size() || sizes[i].size() != inputs[i].dim()) continue;
-          for (int d = 0; d < inputs[i].dim() && varying.empty(); ++d)
-            if (sizes[i][d] != inputs[i].size(d))
-              varying = cat("axis ", d, " of argument ", i, " has sizes ", sizes[i][d], ", ",
-                            inputs[i].size(d), ", ...");
+          if (i >= sizes.size() || sizes[i].size() != t.dim()) continue;
+          for (int d = 0; d < t.dim() && varying.empty(); ++d)
+            if (sizes[i][d] != t.size(d))
+              varying =
+                  cat("axis ", d, " of argument ", i, " has sizes ", sizes[i][d], ", ", t.size(d), ", ...");
         }
       }
     CT_CHECK(shapes.size() < limit, CaptureError, kOp, "there are recordings for ", limit,
@@ -191,7 +166,7 @@ void StepProgram::Impl::make_room(const std::string& key, const std::vector<Tens
              varying.empty() ? std::string("their layouts, numbers or modes vary") : varying,
              "; pad them to a few sizes (drop_last of a loader), or raise CaptureOptions::recordings");
     std::vector<Shape>& list = shapes[key];
-    for (const Tensor& t : inputs) list.push_back(t.defined() ? t.shape() : Shape());
+    for (const Tensor* t : inputs) list.push_back(t->defined() ? t->shape() : Shape());
   }
   CT_CHECK(since_replay < 2 * options.recordings + 4, CaptureError, kOp, "the step was recorded ",
            since_replay, " times without a replay, the last time since it was recorded with ",
@@ -202,179 +177,7 @@ void StepProgram::Impl::make_room(const std::string& key, const std::vector<Tens
   }
 }
 
-// The step runs as it is recorded, on both devices.
-std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vector<Tensor> slots, Body body,
-                                              const Recorded* before) {
-  auto fresh = std::make_unique<Recorded>();
-  fresh->key = key, fresh->device = device, fresh->inputs = std::move(slots);
-  fresh->pool = make_memory_pool(device);
-  if (before) fresh->shared = memory->pools(device);
-  std::vector<std::uint32_t> versions;
-  for (const Tensor& t : fresh->inputs) versions.push_back(t.defined() ? t.impl()->storage->version() : 0);
-
-  const GeneratorState start = default_generator().state();
-  mailbox->set(0, start.seed), mailbox->set(1, start.offset);
-  mailbox->send();
-  std::uint64_t draws = 0;
-  {
-    // The first recording tells what outlives a step: it shares nothing.
-    BlockPlan plan(device, fresh->pool, before ? fresh->shared->step : fresh->pool,
-                   before ? before->blocks : std::vector<BlockPlan::Block>());
-    struct Finish {  // also where the step fails
-      BlockPlan& plan;
-      Impl& self;
-      Recorded& recorded;
-      ~Finish() {
-        const bool strays = plan.finish();
-        recorded.blocks = std::move(plan.blocks());
-        for (const BlockPlan::Block& block : recorded.blocks)
-          if (!block.stays) recorded.passing.insert(block.id);
-        if (!strays || !recorded.shared) return;
-        recorded.alone = true;
-        self.memory->renew(self.device);
-      }
-    } finish{plan, *this, *fresh};
-    StepRecorder recorder(*fresh, *mailbox, plan, watcher);
-    struct Taken {
-      std::uint64_t& count;
-      std::optional<StepDraws> step;
-      ~Taken() {
-        count = step->state.offset;
-        step.reset();
-        default_generator().reserve(count);
-      }
-    };
-    {
-      Taken taken{draws, {}};
-      taken.step.emplace(mailbox->draws());
-      const RecordingScope scope(&recorder);
-      const TracerScope tracer(recorder);
-      fresh->results = body(fresh->inputs);
-      CT_CHECK(
-          taken.step->state.live, CaptureError, kOp,
-          "the step sets the state of default_generator(): a replay would repeat its draws; seed it before");
-    }
-    recorder.fetch_inputs();
-    recorder.finish();
-  }
-  if (draws > 0) {
-    Recorded::Effect reserve{0, -1, [draws] { default_generator().reserve(draws); }, {}};
-    fresh->effects.insert(fresh->effects.begin(), std::move(reserve));
-  }
-  for (std::size_t i = 0; i < versions.size(); ++i)
-    CT_CHECK(!fresh->inputs[i].defined() || fresh->inputs[i].impl()->storage->version() == versions[i],
-             CaptureError, kOp, "the step changes its argument ", i,
-             " in place: calls give it copies; return the changed tensor");
-  fresh->number = number = ++made, ++since_replay;
-  fresh->used = ++clock;
-  if (before) {
-    const std::string differing = difference(*before, *fresh);
-    fresh->confirmed = differing.empty();
-    if (fresh->confirmed) fresh->make_list(worth_fusing(options.fuse, device));
-    if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
-  }
-  std::vector<Tensor> results = fresh->results;
-  last = fresh.get();
-  if (before) drop(*before);
-  recorded.push_back(std::move(fresh));
-  return results;
-}
-
-// Captures the recorded calls as they are queued once more: none of them runs, and where the capture fails nothing has changed.
-// Work of another thread on the same device can make it invalid; then the next replay tries again.
-bool StepProgram::Impl::make_graph(Recorded& r) {
-  constexpr int kAttempts = 16;
-  if (r.executable) return true;
-  CT_CHECK(
-      r.attempts < kAttempts, CaptureError, kOp, "the recording could not be made a graph in ", kAttempts,
-      " replays: each time a call of CUDA that a graph can't hold came between, of an op of the step or of "
-      "another thread; let other threads work on streams of their own, without a wait for the whole device");
-  ++r.attempts;
-  const Stream& stream = r.shared->stream;
-  const StreamGuard on(stream);
-  const MemoryPoolGuard temporary(device, r.shared->kernels);
-  void* graph = nullptr;
-  try {
-    runtime::capture_begin(stream.native, r.attempts <= kAttempts / 2);
-    struct End {
-      void*& graph;
-      void* stream;
-      ~End() { graph = runtime::capture_end(stream); }
-    } end{graph, stream.native};
-    if (!r.fetched.empty()) {
-      const InCall inside;
-      functions_of(kernel_tables::fetching, device).fetch(r.fetched);
-    }
-    for (std::size_t i = 0; i < r.list->size(); ++i) r.list->run(i);
-  } catch (const CudaError&) {
-    if (graph) runtime::graph_destroy(std::exchange(graph, nullptr));
-  }
-  if (!graph) return false;
-  struct Destroy {
-    void* graph;
-    ~Destroy() { runtime::graph_destroy(graph); }
-  } destroy{graph};
-  r.executable = runtime::graph_instantiate(graph);
-  r.launches = runtime::graph_size(graph);
-  return true;
-}
-
-// Effects and kernels, in the order of the step where the host runs the kernels.
-void StepProgram::Impl::play(Recorded& r, bool graph, StepCheck* check) {
-  const auto apply = [&](Recorded::Effect& e) {
-    if (const auto slot = static_cast<std::size_t>(e.slot - 2);
-        e.slot >= 0)  // the plain step has none for inputs
-      mailbox->set(e.slot, check && slot < check->values.size() ? check->values[slot] : e.value());
-    else if (!check)  // the plain step has had its effects
-      e.run();
-  };
-  const GeneratorState draw = check ? check->draw : default_generator().state();
-  mailbox->set(0, draw.seed), mailbox->set(1, draw.offset);
-  std::size_t next = 0;
-  const auto apply_until = [&](std::size_t call) {
-    while (next < r.effects.size() && r.effects[next].before <= call) apply(r.effects[next++]);
-  };
-  if (device.is_cuda()) {
-    apply_until(r.list->size());
-    mailbox->send();
-    if (graph) return runtime::graph_launch(r.executable, current_stream(device).native);
-  }
-  for (std::size_t i = 0; i < r.list->size(); ++i) {
-    apply_until(i);
-    r.list->run(i);
-  }
-  apply_until(r.list->size());
-}
-
-void StepProgram::Impl::replay(Recorded& r, const std::vector<Tensor>& inputs, Body body) {
-  const DeviceGuard guard(device);
-  // A graph is one piece of work: who watches calls sees the same kernels one by one.
-  const bool graph = device.is_cuda() && !traced() && make_graph(r);
-  const bool checked = check_every > 0 && (replayed + 1) % check_every == 0;
-  if (!r.send_inputs(graph && !checked ? inputs : r.inputs)) {
-    const NoGrad off;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].defined()) r.inputs[i].copy_(inputs[i]);
-  }
-  std::optional<StepCheck> check;
-  if (checked) {
-    check.emplace(r, device);
-    const RecordingScope scope(&*check);
-    check->turn_back(body(inputs));
-  }
-  const NoGrad off;
-  play(r, graph, check ? &*check : nullptr);
-  if (!check)
-    for (const Recorded::Written& w : r.written)
-      for (std::uint32_t n = 0; n < w.versions; ++n) w.storage->bump_version();
-  for (Leaf& leaf : r.leaves) leaf.leave();
-  if (check) check->compare(replayed + 1);
-  ++replayed, since_replay = 0, number = r.number;
-  r.used = ++clock;
-  last = &r;
-}
-
-std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std::string& values, Body body) {
+std::vector<Tensor> StepProgram::Impl::run(Inputs inputs, const std::string& values, Body body) {
   if (Recording* const outer = recording())
     outer->refuse(kOp, "is a captured step within another; capture the outer one alone");
   CT_CHECK(!busy.exchange(true), CaptureError, kOp,
@@ -388,8 +191,8 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
     fail<CaptureError>(kOp, "two steps in a row were not the same: ", std::exchange(failure, {}));
   for (std::size_t i = 0; i < inputs.size(); ++i)
     CT_CHECK(
-        !inputs[i].defined() || !inputs[i].requires_grad(), CaptureError, kOp, "argument ", i, ", ",
-        inputs[i].defined() ? describe(inputs[i]) : std::string(),
+        !inputs[i]->defined() || !inputs[i]->requires_grad(), CaptureError, kOp, "argument ", i, ", ",
+        describe(*inputs[i]),
         ", requires a gradient, which would be that of a copy; make the leaf in the step, or detach() it");
   const auto detached = [&](const std::vector<Tensor>& with) {
     std::vector<Tensor> results = body(with);
@@ -399,7 +202,8 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
   };
 
   number = 0;
-  if (!options.enabled) return detached(inputs);
+  const auto plain = [&] { return detached(tensors_of(inputs)); };
+  if (!options.enabled) return plain();
   std::optional<StepMemory::Turn> turn;
   if (mailbox) turn.emplace(*memory, device);
   Recorded* const found = find(key_of(inputs, values));
@@ -407,14 +211,14 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
     replay(*found, inputs, detached);
     return found->results;
   }
-  const std::string key = key_of(inputs, values);
+  const Recorded::Key key = key_of(inputs, values);
   make_room(key, inputs, found != nullptr);
   if (warm[key] < options.warmup) {
     turn.reset();
     std::vector<Tensor> results;
     {
       const TracerScope scope(watcher);
-      results = detached(inputs);
+      results = plain();
     }
     ++warm[key];
     return results;
@@ -428,9 +232,9 @@ std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std
       slots = found->inputs;
       found->results.clear();
       for (std::size_t i = 0; i < inputs.size(); ++i)
-        if (inputs[i].defined()) slots[i].copy_(inputs[i]);
+        if (inputs[i]->defined()) slots[i].copy_(*inputs[i]);
     } else {
-      for (const Tensor& t : inputs) {
+      for (const Tensor& t : tensors_of(inputs)) {
         CT_CHECK(!t.defined() || t.device() == device, CaptureError, kOp, "an argument is on ", t.device(),
                  ", the step works on ", device, "; move it before the step");
         slots.push_back(like(t));
@@ -444,12 +248,12 @@ StepProgram::StepProgram(const CaptureOptions& options)
     : impl_(std::make_unique<Impl>(options, options.pool.memory_)) {}
 StepProgram::~StepProgram() = default;
 
-std::vector<Tensor> StepProgram::run(std::vector<Tensor> inputs, const std::string& values, Body body) {
-  return impl_->run(std::move(inputs), values, body);
+std::vector<Tensor> StepProgram::run(Inputs inputs, const std::string& values, Body body) {
+  return impl_->run(inputs, values, body);
 }
 
-bool StepProgram::ready(const std::vector<Tensor>& inputs, const std::string& values) const {
-  const std::string& key = key_of(inputs, values);
+bool StepProgram::ready(Inputs inputs, const std::string& values) const {
+  const Recorded::Key& key = key_of(inputs, values);
   return impl_->options.enabled && std::ranges::any_of(impl_->recorded, [&](const auto& r) {
            return r->confirmed && r->key == key && !r->obstacle().what;
          });

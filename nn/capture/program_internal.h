@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,10 +18,11 @@
 #include <cotangent/core/device/recording.h>
 #include <cotangent/core/memory/block_plan_internal.h>
 #include <cotangent/nn/capture/calls_internal.h>
+#include <cotangent/nn/capture/capture.h>
 #include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/ops/engine/walk/fetch.h>
 
-// Parts of a captured function (program.cpp).
+// Parts of a captured function.
 
 namespace ct::detail {
 
@@ -126,7 +128,7 @@ class StepCheck final : public Recording {
   ~StepCheck() = default;
 
   void effect(std::function<void()>) override {}
-  void guard(const char*, std::function<bool()>, bool, const void*) override {}
+  void guard(const char*, std::function<bool()>, bool, bool, const void*) override {}
   void* slot(std::function<std::uint64_t()> value) override;
   void gradient(const Tensor&) override {}
   [[noreturn]] void refuse(const char* op, const char* why) override;
@@ -150,7 +152,6 @@ class StepCheck final : public Recording {
 struct Held {
   ~Held();
   static std::shared_ptr<const Held> of(const Ref<Storage>& storage);
-  bool alone() const { return storage->use_count() == 1; }
 
   const Ref<Storage> storage;
 };
@@ -166,7 +167,7 @@ struct Recorded {
   struct Guard {
     const char* what;
     std::function<bool()> holds;
-    bool returns = true;
+    bool returns = true, noted = false;
     const void* key = nullptr;
   };
   struct Written {
@@ -184,13 +185,17 @@ struct Recorded {
     const char* what = nullptr;
     bool returns = true;
   };
-  Obstacle obstacle() const;
-  /// Tells the graph where the inputs of a call lie; false where they are to be copied before it, as where these are its own.
-  bool send_inputs(const std::vector<Tensor>& from);
+  Obstacle obstacle();
+  /// The same of those guards that change with the epoch alone.
+  Obstacle changed() const;
+  /// Tells the graph where the inputs of a call lie, none for its own; false where they are to be copied before it, as its own are.
+  bool send_inputs(StepProgram::Inputs from);
   /// Makes the list of the calls, grouped where that is of worth.
   void make_list(const std::optional<Worth>& worth);
 
-  std::string key;
+  using Key = std::vector<std::uint64_t>;
+  Key key;
+  std::uint64_t asked = 0;  // the state_epoch() for which what changes with it was found to hold
   Device device;
   MemoryPoolId pool = 0;  // of what outlives a step: results, gradients
   std::shared_ptr<StepPools> shared;
@@ -204,7 +209,7 @@ struct Recorded {
   std::unordered_set<std::uint64_t> outside;  // storages that were there before
   std::unordered_set<std::uint64_t> passing;  // made in the step, and gone at its end
   std::vector<std::shared_ptr<const Held>> held;
-  std::vector<const Held*> others;  // those that somebody else has to hold
+  std::vector<const Storage*> others;  // of `held`, those that somebody else has to hold
   std::vector<Written> written;
   std::vector<Effect> effects;
   std::vector<Guard> guards;
@@ -221,6 +226,9 @@ struct Recorded {
 /// Lets calls run as parts of others, or once; `passing` as for plan_fusion(). Returns memory that the calls need of their own.
 std::vector<Tensor> merge_calls(std::vector<RecordedCall>& calls,
                                 const std::unordered_set<std::uint64_t>& passing);
+std::vector<Tensor> tensors_of(StepProgram::Inputs inputs);
+/// From when on fusion is of worth; null where calls run one by one.
+std::optional<Worth> worth_fusing(bool wanted, Device device);
 
 /// The difference between two recordings of a step in a row, as a sentence; empty if there is none.
 std::string difference(const Recorded& a, const Recorded& b);
@@ -233,6 +241,7 @@ class Watcher final : public Tracer {
   void note(const Tensor& t);
 
   Device device;
+  std::function<void()> on_gpu;  // called once, where there is one
   std::vector<Tensor> leaves;
 
  private:
@@ -245,7 +254,8 @@ class StepRecorder final : public CallRecorder, public Recording {
   StepRecorder(Recorded& to, Mailbox& mailbox, const BlockPlan& plan, Watcher& watcher);
 
   void effect(std::function<void()> effect) override;
-  void guard(const char* what, std::function<bool()> holds, bool returns, const void* key) override;
+  void guard(const char* what, std::function<bool()> holds, bool returns, bool noted,
+             const void* key) override;
   void* slot(std::function<std::uint64_t()> value) override;
   void gradient(const Tensor& leaf) override;
   [[noreturn]] void refuse(const char* op, const char* why) override;
@@ -273,6 +283,48 @@ class StepRecorder final : public CallRecorder, public Recording {
   std::unordered_set<const void*> start_gradients_;
   std::unordered_set<const void*> read_gradients_;
   std::vector<const TensorImpl*> outputs_;  // of the call that runs
+};
+
+struct StepProgram::Impl {
+  static constexpr const char* kOp = "capture";
+
+  Impl(const CaptureOptions& options, std::shared_ptr<StepMemory> memory);
+  ~Impl() { clear(); }
+
+  // In program.cpp.
+  std::vector<Tensor> run(Inputs inputs, const std::string& values, Body body);
+  Recorded* find(const Recorded::Key& key);
+  void drop(const Recorded& r);
+  void make_room(const Recorded::Key& key, Inputs inputs, bool again);
+  void place(Device device);
+  void clear();
+  // In replay.cpp.
+  std::vector<Tensor> record(const Recorded::Key& key, std::vector<Tensor> slots, Body body,
+                             const Recorded* before);
+  void replay(Recorded& r, Inputs inputs, Body body);
+  void play(Recorded& r, bool graph, StepCheck* check);
+  bool make_graph(Recorded& r);
+  const FusionPlan* plan() const { return last && last->list ? last->list->plan() : nullptr; }
+
+  const CaptureOptions options;
+  const std::shared_ptr<StepMemory> memory;
+  std::int64_t check_every;
+  std::atomic<bool> busy = false;
+  std::string failure;  // why the next call throws
+  const char* changed = nullptr;
+  std::int64_t made = 0, replayed = 0, number = 0;
+  int since_replay = 0;
+  std::uint64_t clock = 0;
+  Recorded* last = nullptr;
+
+  Watcher watcher;
+  std::map<Recorded::Key, int> warm;
+  std::map<Recorded::Key, std::vector<Shape>> shapes;
+  std::vector<std::unique_ptr<Recorded>> recorded;
+
+  Device device;
+  std::optional<Mailbox> mailbox;
+  std::jthread compiler;  // that loads it beside the first steps
 };
 
 }  // namespace ct::detail

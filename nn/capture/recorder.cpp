@@ -37,7 +37,10 @@ bool Watcher::begin(const KernelCall& call) {
 
 void Watcher::note(const Tensor& t) {
   if (!t.defined()) return;
-  if (device.is_cpu()) device = t.device();
+  if (device.is_cpu() && t.device().is_cuda()) {
+    device = t.device();
+    if (on_gpu) on_gpu();
+  }
   if (t.requires_grad() && t.is_leaf() && known_.insert(t.impl()).second) leaves.push_back(t);
 }
 
@@ -63,9 +66,10 @@ void StepRecorder::gradient(const Tensor& leaf) {
 void StepRecorder::effect(std::function<void()> effect) {
   to_.effects.push_back({calls.size(), -1, std::move(effect), {}});
 }
-void StepRecorder::guard(const char* what, std::function<bool()> holds, bool returns, const void* key) {
+void StepRecorder::guard(const char* what, std::function<bool()> holds, bool returns, bool noted,
+                         const void* key) {
   if (key && std::ranges::find(to_.guards, key, &Recorded::Guard::key) != to_.guards.end()) return;
-  to_.guards.push_back({what, std::move(holds), returns, key});
+  to_.guards.push_back({what, std::move(holds), returns, noted, key});
 }
 void* StepRecorder::slot(std::function<std::uint64_t()> value) {
   if (next_slot_ == Mailbox::kSlots)
@@ -162,7 +166,8 @@ void StepRecorder::finish() {
     if (const std::uint32_t more = held.storage->version() - versions_[i])
       to_.written.push_back({held.storage.get(), more});
     const auto is_its = [&](const Leaf& leaf) { return leaf.storage == held.storage.get(); };
-    if (!held.alone() && std::ranges::none_of(to_.leaves, is_its)) to_.others.push_back(&held);
+    if (held.storage->use_count() > 1 && std::ranges::none_of(to_.leaves, is_its))
+      to_.others.push_back(held.storage.get());
   }
   to_.calls = std::move(calls);
 }
@@ -203,20 +208,21 @@ Recorded::~Recorded() {
   if (pool != 0) release_memory_pool(device, pool);
 }
 
-bool Recorded::send_inputs(const std::vector<Tensor>& from) {
+bool Recorded::send_inputs(StepProgram::Inputs from) {
   if (fetched.empty()) return false;
   const auto address = [](const Tensor& t) {
     return t.defined() ? static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(t.raw_data())) : 0;
   };
-  bool apart = true;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!from[i].defined()) continue;
-    apart = apart && from[i].strides() == inputs[i].strides();
+  bool apart = !from.empty();
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const Tensor& given = *from[i];
+    if (!given.defined()) continue;
+    apart = apart && given.strides() == inputs[i].strides();
     // A result that is an argument again may lie in another's place: one copy comes before the other.
     for (const Tensor& to : inputs)
-      apart = apart && !(to.defined() && to.impl()->storage == from[i].impl()->storage);
+      apart = apart && !(to.defined() && to.impl()->storage == given.impl()->storage);
   }
-  for (std::size_t i = 0; i < inputs.size(); ++i) sources[i] = address(apart ? from[i] : inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) sources[i] = address(apart ? *from[i] : inputs[i]);
   return apart;
 }
 
@@ -226,7 +232,20 @@ void Recorded::make_list(const std::optional<Worth>& worth) {
   list = std::make_unique<CallList>(calls, std::move(plan));
 }
 
-Recorded::Obstacle Recorded::obstacle() const {
+// Most replays find the epoch as it was. The first in which a guard does not hold is asked for all of them.
+Recorded::Obstacle Recorded::obstacle() {
+  const std::uint64_t epoch = state_epoch();
+  if (const Obstacle found = epoch == asked ? Obstacle{} : changed(); found.what) return found;
+  asked = epoch;
+  bool alone = false;  // without a branch for each: their misses of the cache overlap
+  for (const Storage* storage : others) alone |= storage->use_count() == 1;
+  if (alone) return {"a tensor that its program has let go of since", false};
+  for (const Guard& guard : guards)
+    if (!guard.noted && !guard.holds()) return {guard.what, guard.returns};
+  return {};
+}
+
+Recorded::Obstacle Recorded::changed() const {
   for (const Leaf& leaf : leaves) {
     const TensorImpl& impl = *leaf.tensor.impl();
     if (impl.storage.get() != leaf.storage) return {"another memory of a parameter"};
@@ -235,10 +254,8 @@ Recorded::Obstacle Recorded::obstacle() const {
     if (leaf.start && !leaf.read) continue;  // the step lets go of it
     if (Leaf::gradient_of(leaf.tensor) != leaf.start) return {"other gradients at its start"};
   }
-  for (const Held* held : others)
-    if (held->alone()) return {"a tensor that its program has let go of since", false};
   for (const Guard& guard : guards)
-    if (!guard.holds()) return {guard.what, guard.returns};
+    if (guard.noted && !guard.holds()) return {guard.what, guard.returns};
   return {};
 }
 

@@ -174,7 +174,7 @@ CollectiveAttrs attrs_of(const Group& group, ReduceOp op = ReduceOp::sum, std::i
     step->guard(
         "a group that has failed since",
         [kept = detail::group_of("capture", group.state().id)] { return kept->before_replay(); }, false,
-        &group.state());
+        false, &group.state());
   return {group.state().id, op, false, static_cast<std::int32_t>(root)};
 }
 

@@ -28,4 +28,4 @@ constexpr MapRecord kDropout{kFormula, 1, {{kFormula, "g"}}, read_call};
 }  // namespace ct::dropout_kernels
 
 CT_KERNELS(cpu, dropout, {"dropout", dropout_kernels::forward_cpu, dropout_kernels::backward_cpu},
-           forward_only("dropout formulas", elementwise::hand_out<dropout_kernels::kDropout>))
+           forward_only("dropout formulas", hand_out<dropout_kernels::kDropout>))

@@ -39,5 +39,5 @@ constexpr MapRecord kWhereScalar{
 
 CT_KERNELS(cpu, where, {"where", where_op::where_forward_cpu, where_op::where_backward_cpu},
            {"where_scalar", where_op::where_scalar_forward_cpu, where_op::where_scalar_backward_cpu},
-           forward_only("where formulas", elementwise::hand_out<where_op::kWhere>),
-           forward_only("where_scalar formulas", elementwise::hand_out<where_op::kWhereScalar>))
+           forward_only("where formulas", hand_out<where_op::kWhere>),
+           forward_only("where_scalar formulas", hand_out<where_op::kWhereScalar>))

@@ -6,6 +6,7 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/rows/fold_vectors_cpu.h>
+#include <cotangent/ops/engine/rows/record.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
 
@@ -226,6 +227,14 @@ void forward_cpu(const Forward& f) {
     run_rows(call, forward_rows<kCentered, T, L>);
   });
 }
+
+/// Rows are by themselves, but for the parameters and their gradients.
+template <bool kCentered, bool kAdd>
+inline constexpr rows::RowRecord kRowRecord{
+    [](AttrsView attrs, const Shape&) {
+      return static_cast<int>(static_cast<const Attrs*>(attrs.data)->axes);
+    },
+    (kCentered ? 3u : 1u) << Kind{kCentered, kAdd}.weight()};
 
 template <bool kCentered, bool kAdd>
 void backward_cpu(const Backward& b) {

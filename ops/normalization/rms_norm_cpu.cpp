@@ -3,4 +3,6 @@
 // The rows of normalization_cpu.h, around 0.
 
 CT_KERNELS(cpu, rms_norm, {"rms_norm", norms::forward_cpu<false, false>, norms::backward_cpu<false, false>},
-           {"add_rms_norm", norms::forward_cpu<false, true>, norms::backward_cpu<false, true>})
+           {"add_rms_norm", norms::forward_cpu<false, true>, norms::backward_cpu<false, true>},
+           forward_only("rms_norm rows", hand_out<norms::kRowRecord<false, false>>),
+           forward_only("add_rms_norm rows", hand_out<norms::kRowRecord<false, true>>))

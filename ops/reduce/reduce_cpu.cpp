@@ -1,7 +1,10 @@
+#include <bit>
+
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/fold/order_folds_cpu.h>
 #include <cotangent/ops/engine/fold/product_fold_cpu.h>
 #include <cotangent/ops/engine/fold/statistic_folds_cpu.h>
+#include <cotangent/ops/engine/rows/record.h>
 #include <cotangent/ops/reduce/kinds_internal.h>
 
 namespace ct::fold {
@@ -208,18 +211,32 @@ void backward_cpu(const Backward& b) {
   }
 }
 
+// The last axes, short enough that no row is cut into pieces (engine/fold/fold_cpu.cpp).
+constexpr rows::RowRecord kLastAxes{[](AttrsView view, const Shape& x) {
+                                      const Dims& named = static_cast<const Attrs*>(view.data)->axes;
+                                      const AxisMask mask = axis_mask("reduce", named, x.size());
+                                      std::int64_t count = 1;
+                                      int axes = 0;
+                                      for (; axes < x.size() && (mask >> (x.size() - 1 - axes) & 1u); ++axes)
+                                        count *= x[x.size() - 1 - axes];
+                                      return count <= 2 * kChunkWork && axes == std::popcount(mask) ? axes
+                                                                                                    : 0;
+                                    },
+                                    0, false};
+
 }  // namespace
 }  // namespace ct::fold
 
 #define CT_FOLD(kind) \
   { #kind, fold::forward_cpu < fold::Kind::kind>, fold::backward_cpu < fold::Kind::kind> }
 #define CT_PREDICATE(kind) forward_only(#kind, fold::forward_cpu<fold::Kind::kind>)
-CT_KERNELS(cpu, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
+#define CT_FOLD_ROWS(kind) CT_FOLD(kind), forward_only(#kind " rows", hand_out<fold::kLastAxes>)
+CT_KERNELS(cpu, reduce_sum, CT_FOLD_ROWS(sum), CT_FOLD_ROWS(mean))
 CT_KERNELS(cpu, reduce_product, CT_FOLD(prod))
-CT_KERNELS(cpu, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))
+CT_KERNELS(cpu, reduce_extremum, CT_FOLD_ROWS(amax), CT_FOLD_ROWS(amin))
 CT_KERNELS(cpu, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))
 CT_KERNELS(cpu, reduce_position, CT_FOLD(max), CT_FOLD(min))
 CT_KERNELS(cpu, reduce_argument, CT_PREDICATE(argmax), CT_PREDICATE(argmin))
-CT_KERNELS(cpu, reduce_statistics, CT_FOLD(var), CT_FOLD(std))
-CT_KERNELS(cpu, reduce_norm, CT_FOLD(norm))
-CT_KERNELS(cpu, reduce_logsumexp, CT_FOLD(logsumexp))
+CT_KERNELS(cpu, reduce_statistics, CT_FOLD_ROWS(var), CT_FOLD_ROWS(std))
+CT_KERNELS(cpu, reduce_norm, CT_FOLD_ROWS(norm))
+CT_KERNELS(cpu, reduce_logsumexp, CT_FOLD_ROWS(logsumexp))

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <cotangent/core/simd/stream.h>
+#include <cotangent/ops/engine/rows/record.h>
 #include <cotangent/ops/softmax/row_cpu.h>
 #include <cotangent/ops/softmax/rows_internal.h>
 
@@ -162,8 +163,16 @@ void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor
   });
 }
 
+namespace {
+constexpr rows::RowRecord kLastAxis{[](AttrsView attrs, const Shape& x) {
+  return extents("softmax", x, static_cast<const Attrs*>(attrs.data)->axis).inner == 1 ? 1 : 0;
+}};
+}  // namespace
+
 }  // namespace ct::softmax_kernels
 
 CT_KERNELS(cpu, softmax,
            {"softmax", softmax_kernels::forward_cpu<false>, softmax_kernels::backward_cpu<false>},
-           {"log_softmax", softmax_kernels::forward_cpu<true>, softmax_kernels::backward_cpu<true>})
+           {"log_softmax", softmax_kernels::forward_cpu<true>, softmax_kernels::backward_cpu<true>},
+           forward_only("softmax rows", hand_out<softmax_kernels::kLastAxis>),
+           forward_only("log_softmax rows", hand_out<softmax_kernels::kLastAxis>))

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <cotangent/core/device/cpu_level.h>
+#include <cotangent/core/op/kernel_records.h>
 #include <cotangent/ops/engine/fold/broadcast_grad.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/map/binary.h>
@@ -76,17 +77,7 @@ Layout make_layout(std::span<const Tensor* const> outputs, std::span<const Tenso
 }
 
 const MapRecord* formulas_of(const OpDef& op) {
-  if (!op.kernels) return nullptr;
-  const KernelTable* const table = (*op.kernels)[kCpuTables + detail::cpu_level_index()];
-  if (!table) return nullptr;
-  for (const KernelEntry& entry : std::span(table->entries, table->size)) {
-    const std::string_view name(entry.op), of(op.name);
-    if (!name.starts_with(of) || name.substr(of.size()) != kFormulas) continue;
-    const MapRecord* record = nullptr;
-    entry.kernels.forward({op, {}, {}, {&record, sizeof record}});
-    return record;
-  }
-  return nullptr;
+  return static_cast<const MapRecord*>(record_of(op, kFormulas));
 }
 
 void operand_gradient(const Backward& call, int i, std::uint32_t saves, bool passes_on, RunOne run) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cotangent/core/op/kernel_records.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/map.h>
@@ -169,10 +170,6 @@ inline constexpr Tiles tiles_of = make_tiles<F, floats, integers>();
 template <class F, const Tiles& tiles>
 constexpr FormulaRecord formula_record() {
   return {F::kText, F::kNames, &tiles, F::kInputs, F::kOutputs, F::kDraws};
-}
-template <const MapRecord& record>
-void hand_out(const Forward& f) {
-  *static_cast<const MapRecord**>(const_cast<void*>(f.attrs_view.data)) = &record;
 }
 template <class Y, bool floats, bool integers, class... D>
 struct Recorded {
