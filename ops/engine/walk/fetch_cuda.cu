@@ -6,7 +6,7 @@
 namespace ct {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kFetchThreads = 256;
 
 struct FetchTable {
   Fetch rows[kMostFetched];
@@ -21,12 +21,12 @@ __device__ __forceinline__ std::int64_t copy_units(char* to, const char* from, s
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(Unit));
   const std::int64_t whole = begin + (end - begin) / kSize * kSize;
   for (std::int64_t at = begin + static_cast<std::int64_t>(threadIdx.x) * kSize; at < whole;
-       at += kThreads * kSize)
+       at += kFetchThreads * kSize)
     *reinterpret_cast<Unit*>(to + at) = *reinterpret_cast<const Unit*>(from + at);
   return whole;
 }
 
-__global__ void __launch_bounds__(kThreads) fetch_kernel(const __grid_constant__ FetchTable table) {
+__global__ void __launch_bounds__(kFetchThreads) fetch_kernel(const __grid_constant__ FetchTable table) {
   gpu::wait_for_previous();
   int row = 0;
   while (static_cast<int>(blockIdx.x) >= table.first[row + 1]) ++row;
@@ -48,7 +48,7 @@ void fetch_cuda(std::span<const Fetch> list) {
   FetchTable table = {};
   std::int64_t total = 0;
   for (const Fetch& f : list) total += f.bytes;
-  constexpr std::int64_t kUnit = 16 * kThreads;
+  constexpr std::int64_t kUnit = 16 * kFetchThreads;
   const std::int64_t wanted = total / (std::int64_t{gpu::multiprocessors()} * 8);
   table.chunk = std::clamp(gpu::ceil_div(wanted, kUnit), std::int64_t{1}, std::int64_t{16}) * kUnit;
   for (std::size_t k = 0; k < kMostFetched; ++k) {
@@ -56,7 +56,7 @@ void fetch_cuda(std::span<const Fetch> list) {
     table.first[k + 1] = table.first[k] + static_cast<int>(gpu::ceil_div(table.rows[k].bytes, table.chunk));
   }
   gpu::launch_waiting("capture", fetch_kernel, dim3(static_cast<unsigned>(table.first[kMostFetched])),
-                      dim3(kThreads), 0, table);
+                      dim3(kFetchThreads), 0, table);
 }
 
 }  // namespace ct
