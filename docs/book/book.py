@@ -3,6 +3,7 @@
 
   book.py run N         a chapter's program, and on a GPU its second one; its figures go to BUILD/book/figures
   book.py exercise N    whether your answer to a chapter's exercise is right (docs/book/exercises)
+  book.py build [N]     mini.h (docs/book/mini): judges chapter N's piece of yours; without N puts all together and trains with it
   book.py check         everything below; --write brings excerpts, outputs and figures up to date instead
       --build DIR --compiler C++: where the library was built, and by what
 
@@ -30,20 +31,19 @@ import subprocess
 import sys
 
 import appendix
+import mini
 from builder import BOOK, ROOT, Builder, Wrong, read, write
 
 # Words of the glossary that the book uses as everyone does.
 EVERYDAY = set("chunk draw edge fold formula map master needs packed peer plan pool records reference row rule sample "
                "seat tile turn twin vector version walk".split())
-# Exercises whose judges have no wrong answers yet.
-UNPROVEN = {"09b-timing", "11-products", "11b-tensor-cores", "11c-fuse"}
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
 
 class Chapter:
     def __init__(self, path):
         self.path, self.name = path, os.path.basename(path)[:-3]
-        self.number = self.name[:2]
+        self.number = self.name.split("-")[0]  # "09", "11b"
         self.text = read(path)
         self.source = os.path.join(BOOK, "code", self.name.replace("-", "_") + ".cpp")
         self.gpu_source = self.source[:-3] + "cu"  # not every chapter has one
@@ -69,14 +69,19 @@ class Chapter:
 
 
 def chapters():
-    return [Chapter(path) for path in sorted(glob.glob(os.path.join(BOOK, "[0-9][0-9]-*.md")))]
+    return [Chapter(path) for path in sorted(glob.glob(os.path.join(BOOK, "[0-9][0-9]*-*.md")))]
 
 
 def one_chapter(number):
     for chapter in chapters():
-        if int(chapter.number) == number:
+        if chapter.number.lstrip("0") == number.lstrip("0"):
             return chapter
-    raise Wrong(f"there is no chapter {number}; there are 0 to {len(chapters()) - 1}")
+    raise Wrong(f"there is no chapter {number}; there are {', '.join(short(c) for c in chapters())}")
+
+
+def short(chapter):
+    """The chapter's number as one says it: "9", "11b"."""
+    return chapter.number.lstrip("0") or "0"
 
 
 def all_programs(builder, book):
@@ -274,7 +279,7 @@ def check_chapter(chapter, builder, program, gpu_program, options):
 
 def check_exercise(chapter, builder, program):
     wrong = chapter.wrong_answers()
-    if len(wrong) < 2 and chapter.name not in UNPROVEN:
+    if len(wrong) < 2:
         raise Wrong(f"its judge has {len(wrong)} \"wrong: THIS ==> THAT\" lines; two are wanted")
     wanted = [("exercises", 1, "takes the stub for an answer, or fails otherwise"), ("solutions", 0, "refuses the solution")]
     wanted += [(f"wrong{n}", 1, f"takes wrong answer {n + 1}, or fails otherwise") for n in range(len(wrong))]
@@ -331,7 +336,7 @@ def check(builder, options):
         book = [one_chapter(options.chapter)]
     else:
         known = {path for c in book for path in (c.source, c.gpu_source, c.exercise)}
-        if stray := [p for p in glob.glob(os.path.join(BOOK, "*", "*.c[pu]*")) if p not in known]:
+        if stray := [p for end in ("cpp", "cu") for p in glob.glob(os.path.join(BOOK, "[!m]*", "*." + end)) if p not in known]:
             raise Wrong(f"programs of no chapter: {stray}")
     for folder in ("figures", "figures-gpu"):
         shutil.rmtree(os.path.join(builder.work, folder), ignore_errors=True)
@@ -350,17 +355,21 @@ def check(builder, options):
                 part(chapter, builder, program, *rest)
             except (Wrong, subprocess.TimeoutExpired) as error:
                 wrong.append(f"{chapter.name}.md: {error}")
-    terms = 0
+    terms = judges = answers = 0
     try:
         if options.chapter is None:
             appendix.check(chapters(), options)
         terms = check_terms(chapters())
+        if options.chapter is None:
+            judges, answers = mini.check(builder)
     except Wrong as error:
         wrong.append(str(error))
     if wrong:
         raise Wrong("\n".join(wrong))
     print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and "
           f"{sum(len(c.wrong_answers()) for c in book)} wrong answers and take the solution, {terms} words are defined where they first stand")
+    if judges:
+        print(f"mini.h: {judges} judges take the solution and refuse gaps and {answers} wrong answers")
     if on_gpu:
         print(f"{len(on_gpu)} GPU programs", "ran" if gpu_program else f"not run: {builder.why_no_gpu()}")
 
@@ -373,17 +382,20 @@ def judge(chapter, builder):
     except subprocess.TimeoutExpired:
         raise Wrong("the judge has not ended within a minute: look for a loop that does not end") from None
     if status == 0:
-        last = int(chapter.number) + 1 == len(chapters())
-        print(f"compare: docs/book/solutions/{chapter.answer}" + ("" if last else f"; next: ./ct book {int(chapter.number) + 1}"))
+        after = [short(c) for c in chapters() if c.number > chapter.number]
+        print(f"compare: docs/book/solutions/{chapter.answer}" + (f"; next: ./ct book {after[0]}" if after else ""))
     return status
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "exercise", "check"])
-    parser.add_argument("chapter", nargs="?", type=int, help="its number")
+    parser.add_argument("command", choices=["run", "exercise", "build", "check"])
+    parser.add_argument("chapter", nargs="?", help="its number")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "programs"))
     parser.add_argument("--compiler", default="c++")
+    parser.add_argument("--hint", type=int, default=0, help="build N: that many hints")
+    parser.add_argument("--steps", type=int, default=0, help="build: of training; an epoch without it")
+    parser.add_argument("--data", default="", help="build: a folder of MNIST's files, or Fashion-MNIST's")
     parser.add_argument("--write", action="store_true", help="bring the text up to date")
     parser.add_argument("--record", action="store_true",
                         help="what this machine measures takes the place of what is recorded")
@@ -394,7 +406,14 @@ def main():
         builder = Builder(os.path.abspath(options.build), options.compiler)
         if options.command == "check":
             return check(builder, options)
-        chapter = one_chapter(options.chapter or 0)
+        if options.command == "build" and not options.chapter:
+            return mini.build(builder, options.steps, options.data)
+        chapter = one_chapter(options.chapter or "0")
+        if options.command == "build":
+            name = next((n for n in mini.pieces() if n.split("_")[0] == chapter.number), None)
+            if not name:
+                raise Wrong(f"chapter {short(chapter)} has no piece of mini.h; there are {', '.join(sorted(mini.pieces()))}")
+            return mini.judge(builder, name, options.hint)
         if options.command == "exercise":
             return judge(chapter, builder)
         status = builder.run(builder.program(chapter.source)).returncode

@@ -76,7 +76,7 @@
   const sectors = (addresses, each = 4) => new Set(addresses.flatMap(a => range(each / 4).map(k => Math.floor((a + 4 * k) / 32)))).size;
   const byBank = words => range(32).map(bank => new Set(words.filter(w => w % 32 === bank)));
   const bankTurns = words => Math.max(...byBank(words).map(s => s.size));
-  // --- 11: who holds which number of a tensor core's matrices ---
+  // --- 11b: who holds which number of a tensor core's matrices ---
   const place = {
     A: (lane, e) => [(lane >> 2) + (e >> 1) % 2 * 8, lane % 4 * 2 + e % 2 + (e >> 2) * 8],
     B: (lane, e) => [lane % 4 * 2 + e % 2 + (e >> 1) * 8, lane >> 2],

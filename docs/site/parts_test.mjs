@@ -9,7 +9,7 @@ const module = { exports: {} };
 vm.runInNewContext(readFileSync(new URL("parts.js", import.meta.url), "utf8"), { module });
 const { parts, Tape, lines, rounded, bankTurns } = module.exports;
 const pages = { "01": "01-numbers", "02": "02-tape", "05": "05-strides", "08": "08-fast", "09": "09-cuda", 10: "10-adding",
-                11: "11-products", 12: "12-rows", 13: "13-attention" };
+                "11b": "11b-tensor-cores", 12: "12-rows", 13: "13-attention" };
 const output = (chapter, name) => {
   const text = readFileSync(new URL(pages[chapter] + ".md", book), "utf8");
   return text.split(`<!-- output ${name} -->\n\`\`\`text\n`)[1].split("\n```")[0].split("\n");
@@ -63,7 +63,7 @@ for (const line of output(10, "trees").slice(1, 9)) {
 all("banks", ["32 turns"], { step: 32, group: 0 });
 all("banks", ["1 turns"], { step: 32, group: 1 });
 same("banks of one word", bankTurns([7, 7, 7]), 1);
-for (const line of output(11, "lanes").slice(0, 4)) all("lanes", [line], { lane: Number(line.match(/\d+/)[0]) });
+for (const line of output("11b", "lanes").slice(0, 4)) all("lanes", [line], { lane: Number(line.match(/\d+/)[0]) });
 all("online", output(12, "online").slice(0, 7).map(line => line.replace("0.0000 1.0000", "0.0000 1.0000")));
 all("roofline", output(12, "roofline"));
 all("flash", output(13, "steps").slice(0, 4));

@@ -113,9 +113,9 @@ class Site:
         minutes = round(len(prose.split()) / 200 + (chapter.text.count("\n") - prose.count("\n")) / 100)  # words, lines of code
         bold = {" ".join(word.lower().split()) for word in re.findall(r"\*\*(.+?)\*\*", prose, re.S)}
         words = {key: others[key] for word in sorted(bold) for key in (word, word.removesuffix("s")) if key in others}
-        words |= {ours: theirs for theirs, ours, where in usual if re.match(r"\[?(\d+)", where)[1] == str(int(chapter.number))}
-        links = ", ".join(f"[{n}]({book.one_chapter(int(n)).name}.md)" for n in needs)
-        if any(int(n) >= int(chapter.number) for n in needs):
+        words |= {ours: theirs for theirs, ours, where in usual if re.match(r"\[?(\d+[a-z]?)", where)[1] == book.short(chapter)}
+        links = ", ".join(f"[{n}]({book.one_chapter(n).name}.md)" for n in needs)
+        if any(book.one_chapter(n).number >= chapter.number for n in needs):
             self.wrong.append(f"{chapter.name} needs a later chapter (docs/book/README.md)")
         title, _, rest = chapter.text.partition("\n")
         facts = f"{minutes} minutes." + (f" Needs chapters: {links}." if links else "") + "\n{ .facts }\n"
@@ -198,9 +198,9 @@ class Site:
         shutil.rmtree(self.pages, ignore_errors=True)
         entries = api.headers(ROOT, self.headers, os.path.join(self.out, "doxygen"))
         chapters, others = book.chapters(), self.other_words()
-        needs = {row[0]: re.findall(r"\d+", row[3]) for row in rows_of(read("docs/book/README.md"))}
+        needs = {row[0]: re.findall(r"\d+[a-z]?", row[3]) for row in rows_of(read("docs/book/README.md"))}
         for chapter in chapters:
-            self.chapter(chapter, needs[str(int(chapter.number))], *others)
+            self.chapter(chapter, needs[book.short(chapter)], *others)
         for text in self.texts:
             if not re.match(r"docs/book/\d\d", text):
                 marked = self.markup(read(text), text)
@@ -237,7 +237,7 @@ class Site:
             derived = [f if f.endswith("README.md") else {os.path.basename(f)[:-3] + ", derived": f} for f in among(f"{room}/[^/]*$")]
             ops.append({room.removeprefix("ops/"): derived + rooms[room]})
         return [{"Home": "index.md"},
-                {"Book": ["docs/book/README.md", *[f"docs/book/{c.name}.md" for c in chapters], "docs/book/appendix.md", {"Glossary": "docs/glossary.md"}]},
+                {"Book": ["docs/book/README.md", *[f"docs/book/{c.name}.md" for c in chapters], "docs/book/appendix.md", {"mini.h": "docs/book/mini/README.md"}, {"Glossary": "docs/glossary.md"}]},
                 {"Ladders": among("bench/ladders/")}, {"Ops": ops},
                 {"C++": [{folder: pages} for folder, pages in sorted(folders.items())]},
                 {"Python": ["docs/python.md", {"From PyTorch": "docs/pytorch.md"}, *[{n.split(".")[-1]: f"python/{n}.md"} for n in modules]]},

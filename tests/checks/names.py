@@ -25,7 +25,7 @@ FIRST = re.compile(r"`([^`\s]+)` \(([^)]*)\)")
 HEADLESS = re.compile(r"(?:[/*#]+[!<]*|\"{3}|\'{3})?[-*\s]*(What|Of|Whose|Those)\b")
 
 OUTSIDE = {  # of others, or made while building
-    "cotangent.h", "cotangent/cotangent.h", "cotangent/ops.h", "ops.h", "core/core.h", "app.cpp", "squash_bench.cpp",
+    "mini.h", "cotangent.h", "cotangent/cotangent.h", "cotangent/ops.h", "ops.h", "core/core.h", "app.cpp", "squash_bench.cpp",
     "cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "immintrin.h", "nvtx3.h", "CotangentConfig.cmake",
 }
 

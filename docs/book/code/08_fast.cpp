@@ -3,12 +3,14 @@
 
 #include <book.h>
 #include <cache.h>
+#include <core.h>
 #include <examples/common/svg.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <sstream>
 #include <vector>
 
 // Chapter 8: cache misses of three loops, counted by a model of a cache, and threads that do not change a bit.
@@ -124,10 +126,35 @@ void picture() {
 /// A tile of rows x vectors sums: what a step of k loads and multiplies.
 void tiles() {
   book::section("tiles");
-  std::printf("rows x vectors   sums   loads a step   multiply-adds a load   independent\n");
-  for (const auto& [rows, vectors] : {std::pair{1, 1}, {2, 2}, {4, 2}, {6, 2}, {12, 2}})
-    std::printf("%4d x %d %15d %14d %22.2f %13d\n", rows, vectors, rows * vectors, rows + vectors,
-                static_cast<double>(rows * vectors) / (rows + vectors), rows * vectors);
+  std::printf("rows x vectors   sums   registers   loads a step   multiply-adds a load\n");
+  for (const auto& [rows, vectors] : {std::pair{1, 1}, {2, 2}, {4, 2}, {6, 2}, {12, 2}, {14, 2}, {15, 2}})
+    std::printf("%4d x %d %15d %11d %14d %22.2f\n", rows, vectors, rows * vectors,
+                rows * vectors + vectors + 1, rows + vectors,
+                static_cast<double>(rows * vectors) / (rows + vectors));
+}
+
+/// Blocks at each level: B's in the second-level cache, A's rows in the first, a tile of C in registers.
+void levels() {
+  std::ostringstream out;
+  out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 800 300' font-family='sans-serif' "
+         "font-size='12'>\n<rect width='800' height='300' fill='white'/>\n";
+  const auto box = [&](double x, double y, double width, double height, const char* fill) {
+    out << "<rect x='" << x << "' y='" << y << "' width='" << width << "' height='" << height
+        << "' stroke='#557' fill='" << fill << "'/>\n";
+  };
+  const char *const plain = "#f4f6fa", *const block = "#d6e4f7", *const panel = "#a9c8ef",
+                    *const tile = "#f2b6a0";
+  for (int n = 0; n < 3; ++n) box(30 + 260 * n, 50, 220, 220, plain);
+  box(30, 50 + 60, 80, 60, block), box(30, 50 + 84, 80, 12, panel);  // A: rows of the block, a tile's
+  box(290, 50, 220, 80, block), box(290 + 110, 50, 30, 80, panel);   // B: a block of k, a tile's columns
+  box(550, 50 + 60, 220, 60, block), box(550 + 110, 50 + 84, 30, 12, tile);  // C
+  const char* const names[] = {"A [m, k]", "B [k, n]", "C [m, n]"};
+  const char* const texts[] = {"dark: 12 rows, in the first-level cache",
+                               "blue: a block, in the second-level cache", "red: 12 x 32 sums, in registers"};
+  for (int n = 0; n < 3; ++n)
+    out << "<text x='" << 30 + 260 * n << "' y='26' font-size='14'>" << names[n] << "</text><text x='"
+        << 30 + 260 * n << "' y='43'>" << texts[n] << "</text>\n";
+  book::figure("08-levels", out.str() + "</svg>\n");
 }
 
 /// A running total.
@@ -191,6 +218,11 @@ void threads() {
               "a sum cut by threads has other bits for each number");
 }
 
+void core() {
+  book::section("core");
+  book::print_core();
+}
+
 void measured() {
   book::section("measured");
   const Size n = 384;
@@ -230,7 +262,9 @@ void chapter() {
   lines();
   picture();
   tiles();
+  levels();
   threads();
+  core();
   measured();
 }
 

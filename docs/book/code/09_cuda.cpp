@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <functional>
+#include <random>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -110,7 +112,9 @@ void picture() {
 /// that limits it.
 void resident() {
   book::section("resident");
-  std::printf("threads a block   registers a thread   shared memory   blocks   threads   what runs out\n");
+  std::printf(
+      "threads a block   registers a thread   shared memory   blocks   threads   occupancy   what runs "
+      "out\n");
   struct Kernel {
     int threads, registers, shared_kib;
   };
@@ -123,8 +127,8 @@ void resident() {
         {32, "blocks"}};
     const auto least = *std::min_element(std::begin(limits), std::end(limits),
                                          [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::printf("%15d %20d %11d KiB %8d %9d   %s\n", threads, registers, shared_kib, least.first,
-                least.first * threads, least.second);
+    std::printf("%15d %20d %11d KiB %8d %9d %9.1f %%   %s\n", threads, registers, shared_kib, least.first,
+                least.first * threads, 100.0 * least.first * threads / 2048, least.second);
   }
 }
 
@@ -143,9 +147,38 @@ void under_way() {
   }
 }
 
+/// Runs that a warp makes whose lanes take these ways: one for each that some lane takes.
+int runs(const std::vector<int>& ways) {
+  return static_cast<int>(std::set<int>(ways.begin(), ways.end()).size());
+}
+
+void divergence() {
+  book::section("divergence");
+  std::printf("ways   neighbours differ: runs, lanes busy   warps differ: runs, lanes busy\n");
+  for (const int ways : {1, 2, 4, 8, 16, 32}) {
+    std::vector<int> by_lane, by_warp;
+    for (int lane = 0; lane < 32; ++lane) by_lane.push_back(lane % ways), by_warp.push_back(7 % ways);
+    std::printf("%4d %24d %9d %% %20d %9d %%\n", ways, runs(by_lane), 100 / runs(by_lane), runs(by_warp),
+                100 / runs(by_warp));
+  }
+  std::mt19937 draw(1);
+  for (const unsigned rare : {1000u, 100u, 10u}) {
+    int both = 0;
+    for (int warp = 0; warp < 20000; ++warp) {
+      std::vector<int> ways;
+      for (int lane = 0; lane < 32; ++lane) ways.push_back(draw() % rare == 0);
+      both += runs(ways) == 2;
+    }
+    const double wanted = 1 - std::pow(1 - 1.0 / rare, 32) - std::pow(1.0 / rare, 32);
+    std::printf("a side that one lane in %4u takes: both run in %4.1f %% of the warps\n", rare, both / 200.0);
+    book::claim(std::abs(both / 20000.0 - wanted) < 0.02, "1 - (1 - p)^32 of the warps have such a lane");
+  }
+}
+
 void chapter() {
   grid();
   warps();
+  divergence();
   picture();
   under_way();
   resident();

@@ -1,78 +1,24 @@
-#include <cotangent/core/device/stream.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 #include <examples/common/svg.h>
 #include <gpu.h>
+#include <softsign.cuh>
 
-#include <chrono>
 #include <cmath>
-#include <functional>
 
-// Chapter 9, what of it needs a GPU: the first kernel, five ways to time it, strides, bytes on their way, two streams.
+// Chapter 9, what of it needs a GPU: the first kernel, strides, lanes that part, bytes on their way, occupancy.
 
 namespace {
 
-/// y = x / (1 + |x|): thread i for element i.
-__global__ void softsign(const float* x, float* y, long n) {
-  const long i = static_cast<long>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = x[i] / (1 + fabsf(x[i]));
-}
-
-/// The launch: as many blocks of 256 threads as n numbers need.
-void run_softsign(const ct::Tensor& x, ct::Tensor& y) {
-  ct::gpu::launch("softsign", softsign, ct::gpu::blocks_for("softsign", x.numel(), 256), 256, 0,
-                  x.data<float>(), y.data<float>(), x.numel());
-}
-
-/// Milliseconds on the host's clock.
-double clock_ms(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-void timings() {
-  const ct::Device gpu = ct::cuda(0);
-  const std::int64_t n = std::int64_t{1} << 22;
-  const ct::Tensor x = ct::linspace(-5, 5, n, {.device = gpu});
-  ct::Tensor y = ct::empty({n}, {.device = gpu});
-  ct::synchronize(gpu);
-  const auto once = [&] { run_softsign(x, y); };
-  const auto waited = [&] { once(), ct::synchronize(gpu); };
-
-  const double first = clock_ms(waited);
-  double again = INFINITY, unwaited = INFINITY;
-  for (int i = 0; i < 5; ++i) {
-    again = std::min(again, clock_ms(waited));
-    unwaited = std::min(unwaited, clock_ms(once));
-    ct::synchronize(gpu);
-  }
-  ct::Event begin(true), end(true);
-  begin.record(ct::current_stream(gpu));
-  for (int i = 0; i < 100; ++i) once();
-  end.record(ct::current_stream(gpu));
-  const double repeated = begin.elapsed_ms(end) / 100;
-  const double right = book::gpu_ms(once, 15);
-
-  book::section("timings");
-  std::printf("softsign of %lld numbers: 16.8 MB read, 16.8 MB written\n", static_cast<long long>(n));
-  const auto row = [&](const char* name, double ms) {
-    std::printf("%-46s %9.4f ms %9.0f GB/s\n", name, ms, 8e-6 * static_cast<double>(n) / ms);
-  };
-  row("clock, the first call, waited for", first);
-  row("clock, nobody waits", unwaited);
-  row("clock, waited for", again);
-  row("events, 100 times the same", repeated);
-  row("events, other data in the cache before", right);
-  book::claim(unwaited < right, "a launch returns before the work is done");
-  book::claim(first > again, "the first call pays for more than its work");
-  book::claim(repeated < right, "what the cache holds comes faster");
-  const float off = ct::amax(ct::abs(y - ct::softsign(x))).item<float>();
-  book::claim(off < 1e-6f, "the kernel's numbers are those of ct::softsign");
+void first() {
+  const ct::Tensor x = ct::linspace(-5, 5, 1000, {.device = ct::cuda(0)});
+  ct::Tensor y = ct::empty({1000}, {.device = ct::cuda(0)});
+  book::run_softsign(x, y);
+  book::claim(ct::amax(ct::abs(y - ct::softsign(x))).item<float>() < 1e-6f,
+              "the kernel's numbers are those of ct::softsign");
 }
 
 /// y_i = x_(i stride)
@@ -135,81 +81,83 @@ void under_way() {
                 copy_rate<float>(x, y, blocks), 0.256 * 16 * blocks, copy_rate<float4>(x, y, blocks));
 }
 
-/// Keeps one multiprocessor busy for that many cycles.
-__global__ void busy(long cycles) {
-  const long long start = clock64();
-  while (clock64() - start < cycles) {}
+/// Lanes of `ways` kinds, each of which makes 2048 multiply-adds of its own: neighbours are of different kinds, or, with
+/// `together`, those of a warp of one.
+__global__ void part(float* y, int ways, bool together) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
+            kind = (together ? i / 32 : i) % ways;
+  float x = static_cast<float>(kind);
+  for (int way = 0; way < ways; ++way)
+    if (kind == way)
+      for (int n = 0; n < 2048; ++n) x = fmaf(x, 0.5f, static_cast<float>(way));
+  y[i] = x;
 }
 
-void streams() {
-  book::section("streams");
-  const ct::Device gpu = ct::cuda(0);
-  const auto queue = [] { ct::gpu::launch("busy", busy, 1, 32, 0, 2'000'000L); };
-  const auto done = [&](const std::function<void()>& work) {
-    ct::synchronize(gpu);
-    return clock_ms([&] { work(), ct::synchronize(gpu); });
-  };
-  const ct::Stream one = ct::new_stream(gpu), other = ct::new_stream(gpu);
-  done(queue);
-  const double in_one = done([&] {
-    const ct::StreamGuard guard(one);
-    queue(), queue();
-  });
-  const double in_two = done([&] {
-    for (const ct::Stream& stream : {one, other}) {
-      const ct::StreamGuard guard(stream);
-      queue();
-    }
-  });
-  const double behind = done([&] {
-    ct::Event mark;
-    {
-      const ct::StreamGuard guard(one);
-      queue();
-      mark.record(one);
-    }
-    const ct::StreamGuard guard(other);
-    mark.wait(other);
-    queue();
-  });
-  double queued = 0;
-  const double thousand = done([&] {
-    queued = clock_ms([] {
-      for (int i = 0; i < 500; ++i) ct::gpu::launch("busy", busy, 1, 32, 0, 20'000L);
+void divergence() {
+  book::section("divergence");
+  const int threads = 256, blocks = 8 * ct::gpu::multiprocessors();
+  ct::Tensor y = ct::empty({threads * blocks}, {.device = ct::cuda(0)}), z = ct::empty_like(y);
+  const auto ms = [&](ct::Tensor& to, int ways, bool together) {
+    return book::gpu_ms([&] {
+      ct::gpu::launch("part", part, static_cast<unsigned>(blocks), threads, 0, to.data<float>(), ways,
+                      together);
     });
-  });
-  std::printf("two kernels in one stream       %6.2f ms\ntwo kernels in two streams      %6.2f ms\n", in_one,
-              in_two);
-  std::printf("the second waits for an event   %6.2f ms\n", behind);
-  std::printf("500 kernels queued after %.2f ms, done after %.2f ms\n", queued, thousand);
-  book::claim(in_two < 0.75 * in_one && behind > 1.3 * in_two, "streams overlap unless an event orders them");
-  book::claim(queued < thousand, "the host is ahead of the GPU");
+  };
+  const double one = ms(y, 1, false);
+  double neighbours = 0, warps = 0;
+  std::printf("ways   neighbours differ: ms, times   warps differ: ms, times\n");
+  for (const int ways : {1, 2, 4, 8, 16, 32}) {
+    neighbours = ms(y, ways, false), warps = ms(z, ways, true);
+    std::printf("%4d %20.4f %8.1f %15.4f %6.1f\n", ways, neighbours, neighbours / one, warps, warps / one);
+  }
+  book::claim(neighbours > 8 * warps, "a warp pays for each way that one of its lanes takes");
 }
 
-void errors() {
-  book::section("errors");
-  const ct::Device gpu = ct::cuda(0);
-  try {
-    ct::gpu::launch("busy", busy, 1, 2048, 0, 1L);
-    book::claim(false, "a block of 2048 threads is refused");
-  } catch (const ct::CudaError& e) { std::printf("at the launch: %s\n", e.what()); }
-  const ct::Tensor x = ct::ones({3, 2}, {.device = gpu});
-  const ct::Tensor picked = ct::index_select(x, 0, ct::full({1}, 7, {.dtype = ct::i64, .device = gpu}));
-  std::printf("index 7 of 3: the call returned\n");
-  try {
-    ct::synchronize(gpu);
-    book::claim(false, "a bad index is reported by the next call that waits");
-  } catch (const ct::IndexError& e) { std::printf("at the next wait: %s\n", e.what()); }
+/// A copy whose threads ask for N numbers before they store the first.
+template <int N>
+__global__ void __launch_bounds__(256) keep(const float* x, float* y) {
+  const long first = blockIdx.x * 256L * N + threadIdx.x;
+  float v[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) v[i] = x[first + 256 * i];
+#pragma unroll
+  for (int i = 0; i < N; ++i) y[first + 256 * i] = v[i];
+}
+
+template <int N>
+void occupancy_row(const ct::Tensor& x, ct::Tensor& y) {
+  int blocks = 0;
+  cudaFuncAttributes kernel;
+  CT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, keep<N>, 256, 0));
+  CT_CUDA(cudaFuncGetAttributes(&kernel, keep<N>));
+  y.fill_(0);
+  const double ms = book::gpu_ms([&] {
+    ct::gpu::launch("keep", keep<N>, static_cast<unsigned>(x.numel() / (256 * N)), 256, 0, x.data<float>(),
+                    y.data<float>());
+  });
+  std::printf("%17d %11d %9d %9.0f %% %9.1f KB %7.0f\n", N, kernel.numRegs, 256 * blocks,
+              100.0 * 256 * blocks / 2048, 0.256 * blocks * N * 4,
+              8e-6 * static_cast<double>(x.numel()) / ms);
+  book::claim(y.equal(x), "a copy copies");
+}
+
+void occupancy() {
+  book::section("occupancy");
+  const ct::Tensor x = ct::ones({1 << 26}, {.device = ct::cuda(0)});
+  ct::Tensor y = ct::empty({1 << 26}, {.device = ct::cuda(0)});
+  std::printf("numbers a thread   registers   threads   occupancy   under way    GB/s\n");
+  occupancy_row<1>(x, y), occupancy_row<4>(x, y), occupancy_row<16>(x, y);
+  occupancy_row<64>(x, y), occupancy_row<128>(x, y);
 }
 
 void chapter() {
+  first();
   book::section("machine");
   book::machine();
-  timings();
   strides();
+  divergence();
   under_way();
-  streams();
-  errors();
+  occupancy();
 }
 
 }  // namespace

@@ -155,6 +155,33 @@ void orders() {
   book::claim(worst > 0 && worst < 0.05, "each of the orders is as good as the next");
 }
 
+/// The turns for a warp whose lanes add to these values' places in `tables` tables side by side: those of the fullest bank.
+int turns(const std::vector<int>& values, int tables) {
+  int lanes[32] = {}, lane = 0;
+  for (const int value : values) ++lanes[(value * tables + lane++ % tables) % 32];
+  return *std::max_element(std::begin(lanes), std::end(lanes));
+}
+
+void histogram() {
+  book::section("histogram");
+  std::printf("bytes                      one table   four   eight\n");
+  std::mt19937 draw(3);
+  const auto row = [&](const char* name, auto&& value) {
+    double total[3] = {};
+    for (int warp = 0; warp < 1000; ++warp) {
+      std::vector<int> values;
+      for (int lane = 0; lane < 32; ++lane) values.push_back(value());
+      for (int n = 0; n < 3; ++n) total[n] += turns(values, n == 0 ? 1 : 2 << n) / 1000.0;
+    }
+    std::printf("%-25s %10.1f %6.1f %7.1f\n", name, total[0], total[1], total[2]);
+    return total[0];
+  };
+  const double even = row("any, equally often", [&] { return static_cast<int>(draw() % 256); });
+  row("half of them 0", [&] { return draw() % 2 ? static_cast<int>(draw() % 256) : 0; });
+  const double same = row("all 0", [] { return 0; });
+  book::claim(even < 5 && same > 31.9, "only equal bytes take a turn each");
+}
+
 void small_sum() {
   book::section("three numbers");
   const float large = 1e8f, one = 1;
@@ -165,6 +192,7 @@ void chapter() {
   lanes();
   trees();
   picture();
+  histogram();
   small_sum();
   orders();
 }

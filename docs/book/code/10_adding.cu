@@ -9,6 +9,7 @@
 
 #include <gpu.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -109,6 +110,63 @@ void sums() {
               "an order that is fixed has the same bits in every run");
 }
 
+/// counts[v] += how often v occurs among the bytes x: added at once, or in kTables tables for each block, side by side.
+template <unsigned kTables>
+__global__ void count_bytes(const unsigned* x, unsigned* counts, long words) {
+  constexpr unsigned kEach = kTables > 0 ? kTables : 1;
+  __shared__ unsigned tables[256 * kEach];
+  const unsigned thread = threadIdx.x;
+  for (unsigned i = thread; i < 256 * kEach; i += 256) tables[i] = 0;
+  __syncthreads();
+  for (long i = static_cast<long>(blockIdx.x) * 256 + thread; i < words; i += 256L * gridDim.x)
+    for (unsigned four = x[i], n = 0; n < 4; ++n, four >>= 8) {
+      const unsigned value = four & 255;
+      atomicAdd(kTables > 0 ? tables + value * kEach + thread % kEach : counts + value, 1u);
+    }
+  if constexpr (kTables > 0) {
+    __syncthreads();
+    unsigned sum = 0;
+    for (unsigned n = 0; n < kTables; ++n) sum += tables[thread * kTables + n];
+    atomicAdd(counts + thread, sum);
+  }
+}
+
+void histogram() {
+  book::section("histogram");
+  const ct::Device gpu = ct::cuda(0);
+  ct::manual_seed(3);
+  const long n = 1L << 26;
+  const ct::Tensor even = ct::randint(0, 256, {n}, {.device = gpu}).to(ct::u8),
+                   same = ct::zeros({n}, {.dtype = ct::u8, .device = gpu});
+  ct::Tensor counts = ct::zeros({256}, {.dtype = ct::i32, .device = gpu});
+  std::printf(
+      "67108864 bytes                     any, equally often      all 0   different results in 10 runs\n");
+  const auto row = [&](const char* name, auto kernel) {
+    double ms[2];
+    int results = 0;
+    for (int i = 0; i < 2; ++i) {
+      const void* const bytes = (i == 0 ? even : same).raw_data();
+      const auto work = [&] {
+        counts.fill_(0);
+        ct::gpu::launch("histogram", kernel, ct::gpu::grid_stride_blocks(n / 4, 256, 8), 256, 0,
+                        static_cast<const unsigned*>(bytes), static_cast<unsigned*>(counts.raw_data()),
+                        n / 4);
+      };
+      ms[i] = book::gpu_ms(work, 3);
+      results = std::max(results, different([&] {
+                           work();
+                           return counts;
+                         }));
+      book::claim(ct::sum(counts.to(ct::f64)).item() == static_cast<double>(n), "each byte is counted once");
+    }
+    std::printf("%-34s %10.3f ms %10.3f ms %6d\n", name, ms[0], ms[1], results);
+    book::claim(results == 1, "whole numbers have no order");
+  };
+  row("one table, in memory", count_bytes<0>);
+  row("a table for each block", count_bytes<1>);
+  row("eight for each block, side by side", count_bytes<8>);
+}
+
 /// y[index[p], :] += source[p, :], a thread for each element.
 __global__ void scatter(const float* source, const std::int64_t* index, float* y, long count, long n) {
   const long i = static_cast<long>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -151,6 +209,7 @@ void chapter() {
   book::section("machine");
   book::machine();
   sums();
+  histogram();
   rows();
 }
 

@@ -3,12 +3,13 @@
 #include <book.h>
 #include <examples/common/svg.h>
 
-#include <cstdint>
+#include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <string>
 #include <vector>
 
-// Chapter 11: reads of a product, and where from; who holds which number of a tensor core's matrices.
+// Chapter 11: reads of a product, and where from; the time of a tile that is loaded while another is multiplied.
 
 namespace {
 
@@ -65,80 +66,71 @@ void traffic() {
   }
 }
 
-// --- tensor cores ---
-
-/// Places of the numbers of a 16 x 8 by 16 multiply-add: element e of a lane's part of A, B or C is at (row, column).
-struct Place {
-  int row, column;
-};
-Place of_a(int lane, int e) { return {lane / 4 + e / 2 % 2 * 8, lane % 4 * 2 + e % 2 + e / 4 * 8}; }
-Place of_b(int lane, int e) { return {lane % 4 * 2 + e % 2 + e / 2 * 8, lane / 4}; }
-Place of_c(int lane, int e) { return {lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2}; }
-
-void lanes() {
-  book::section("lanes");
-  std::vector<std::vector<int>> a(16, std::vector<int>(16, -1)), b(16, std::vector<int>(8, -1)), c = b;
-  for (int lane = 0; lane < 32; ++lane) {
-    for (int e = 0; e < 8; ++e) a[of_a(lane, e).row][of_a(lane, e).column] = lane;
-    for (int e = 0; e < 4; ++e) b[of_b(lane, e).row][of_b(lane, e).column] = lane;
-    for (int e = 0; e < 4; ++e) c[of_c(lane, e).row][of_c(lane, e).column] = lane;
+/// Cycles of `steps` steps of k, each of which loads a tile for `load` cycles and multiplies it for `multiply`: the loads begin
+/// when a buffer is free, and a multiplication when its tile is there.
+double cycles(int steps, int buffers, double load, double multiply) {
+  std::vector<double> there(static_cast<std::size_t>(steps)), done = there;
+  for (int s = 0; s < steps; ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    const double free = s < buffers ? 0 : done[at - static_cast<std::size_t>(buffers)];
+    there[at] = free + load;
+    done[at] = std::max(there[at], s > 0 ? done[at - 1] : 0) + multiply;
   }
-  for (const auto* m : {&a, &b, &c})
-    for (const auto& row : *m)
-      for (const int lane : row) book::claim(lane >= 0, "each number has its lane");
-  for (const int lane : {0, 1, 4, 31}) {
-    std::printf("lane %2d of C:", lane);
-    for (int e = 0; e < 4; ++e) std::printf("  [%2d, %d]", of_c(lane, e).row, of_c(lane, e).column);
-    std::printf("\n");
-  }
-  // Two results side by side, 16 x 16, have their numbers in the lanes that want them as a left operand.
-  for (int lane = 0; lane < 32; ++lane)
-    for (int e = 0; e < 8; ++e) {
-      const Place left = of_a(lane, e), result = of_c(lane, e % 4);
-      book::claim(left.row == result.row && left.column == result.column + e / 4 * 8,
-                  "two results side by side are a left operand");
-    }
-  std::printf("two C side by side are an A: in all 32 lanes\n");
-
-  std::ostringstream out;
-  out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 860 400' font-family='sans-serif' "
-         "font-size='9'>\n<rect width='860' height='400' fill='white'/>\n";
-  const auto draw = [&](const char* name, const std::vector<std::vector<int>>& m, double x0) {
-    out << "<text x='" << x0 << "' y='22' font-size='14'>" << name << "</text>\n";
-    for (std::size_t i = 0; i < m.size(); ++i)
-      for (std::size_t j = 0; j < m[i].size(); ++j) {
-        const double x = x0 + 22.0 * static_cast<double>(j), y = 34 + 22.0 * static_cast<double>(i);
-        // A colour for each group of four lanes, lighter or darker within it.
-        constexpr int kColors[8][3] = {{214, 69, 65},  {224, 142, 11}, {190, 175, 20}, {92, 170, 60},
-                                       {30, 160, 150}, {55, 120, 200}, {125, 85, 200}, {200, 80, 160}};
-        const int lane = m[i][j], light = 70 - lane % 4 * 12;  // per cent of white
-        const auto mixed = [&](int c) { return (kColors[lane / 4][c] * (100 - light) + 255 * light) / 100; };
-        out << "<rect x='" << x << "' y='" << y << "' width='22' height='22' stroke='#999' fill='rgb("
-            << mixed(0) << ',' << mixed(1) << ',' << mixed(2) << ")'/><text x='" << x + 11 << "' y='"
-            << y + 14 << "' text-anchor='middle'>" << lane << "</text>\n";
-      }
-  };
-  draw("A [16, 16]", a, 20), draw("B [16, 8]", b, 420), draw("C [16, 8]", c, 650);
-  book::figure("11-lanes", out.str() + "</svg>\n");
+  return done.back();
 }
 
-// --- what a pass after the product costs ---
-
-void passes() {
-  book::section("passes");
-  constexpr double kRate = 45e12, kMemory = 4.2e12;  // operations and bytes a second that a kernel reaches
-  std::printf("    k   product   one more pass over y   of the product\n");
-  for (const double k : {64., 256., 1024., 4096.}) {
-    constexpr double kNumbers = 16384. * 8192;
-    const double product = 2 * kNumbers * k / kRate * 1e3, pass = 8 * kNumbers / kMemory * 1e3;
-    std::printf("%5.0f %6.2f ms %19.2f ms %15.0f %%\n", k, product, pass, 100 * pass / product);
+void pipeline() {
+  book::section("pipeline");
+  const double load = 1300;
+  std::printf("r   multiplied in   share of the peak: one buffer   two buffers   three\n");
+  for (const int r : {2, 4, 8}) {
+    const double multiply = 16.0 * 16 * r * 16 * r / 128;  // 16 k for each number of the tile, by 128 lanes
+    const auto share = [&](int buffers) {
+      return 100 * 256 * multiply / cycles(256, buffers, load, multiply);
+    };
+    std::printf("%d %8.0f cycles %26.0f %% %11.0f %% %5.0f %%\n", r, multiply, share(1), share(2), share(3));
+    book::claim(share(2) > share(1), "a second buffer saves time");
   }
+}
+
+/// The levels of a product: C and its tiles, a block's tile and its threads', a thread's numbers.
+void picture() {
+  std::ostringstream out;
+  out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 860 300' font-family='sans-serif' "
+         "font-size='12'>\n<rect width='860' height='300' fill='white'/>\n";
+  const auto box = [&](double x, double y, double side, const char* fill) {
+    out << "<rect x='" << x << "' y='" << y << "' width='" << side << "' height='" << side
+        << "' stroke='#557' fill='" << fill << "'/>";
+  };
+  const auto grid = [&](double x0, int count, double side, auto&& chosen) {
+    box(x0, 40, side * count, "#eef4fc");
+    out << "<path stroke='#bcc8dc' stroke-width='0.5' d='";
+    for (int i = 1; i < count; ++i)
+      out << 'M' << x0 + side * i << " 40v" << side * count << 'M' << x0 << ' ' << 40 + side * i << 'h'
+          << side * count;
+    out << "'/>\n";
+    for (int i = 0; i < count; ++i)
+      for (int j = 0; j < count; ++j)
+        if (chosen(i, j)) box(x0 + side * j, 40 + side * i, side, "#f2b6a0");
+    out << '\n';
+  };
+  const char* const texts[] = {"C in memory, a tile for each block",
+                               "a tile [16 r, 16 r], r = 4: a thread's are red",
+                               "a thread's sums, in registers"};
+  const double lefts[] = {20, 300, 600};
+  for (int n = 0; n < 3; ++n) out << "<text x='" << lefts[n] << "' y='26'>" << texts[n] << "</text>\n";
+  grid(20, 4, 60, [](int i, int j) { return i == 1 && j == 2; });
+  grid(300, 64, 3.75, [](int i, int j) { return i % 16 == 5 && j % 16 == 9; });
+  grid(600, 4, 40, [](int, int) { return true; });
+  out << "<path stroke='#c33' fill='none' d='M200 100L300 40M200 160L300 280M540 40L600 40M540 280L600 "
+         "200'/>\n";
+  book::figure("11-tiles", out.str() + "</svg>\n");
 }
 
 void chapter() {
   traffic();
-  lanes();
-  passes();
+  pipeline();
+  picture();
 }
 
 }  // namespace

@@ -3,27 +3,65 @@
 #include <11_products.h>
 
 #include <algorithm>
-#include <map>
+#include <string>
+#include <vector>
 
-// Judges place(): a warp writes a tile row by row, 8 chunks at a time, and reads it chunk by chunk, 8 rows at a time. The 32
-// banks of shared memory hold 8 chunks side by side; eight chunks in eight places are one turn.
+// Judges multiply_all() by the time that it takes on a machine whose loads and multiplications go on at once.
+// wrong:     m.wait(step);\n ==>
+// wrong: if (step + 1 < steps) m.load(step + 1, (step + 1) % 2);\n    m.multiply(step % 2); ==> m.multiply(step % 2);\n    if (step + 1 < steps) m.load(step + 1, (step + 1) % 2);
 
 namespace {
 
-void judge() {
-  int turns = 0;
-  for (int one = 0; one < 8; ++one) {
-    std::map<int, int> of_row, of_chunk;  // how many lie in a place
-    for (int other = 0; other < 8; ++other)
-      ++of_row[answer::place(one, other)], ++of_chunk[answer::place(other, one)];
-    book::claim(of_row.size() == 8 && of_row.begin()->first == 0 && of_row.rbegin()->first == 7,
-                "row " + std::to_string(one) + " has its chunks in the places 0 to 7");
-    int most = 0;
-    for (const auto& [place, count] : of_chunk) most = std::max(most, count);
-    turns += most;
+class Machine {
+ public:
+  Machine(int steps, double load, double multiply)
+      : load_(load), multiply_(multiply), there_(static_cast<std::size_t>(steps), -1) {}
+
+  void load(int step, int buffer) {
+    book::claim(step >= 0 && step < static_cast<int>(there_.size()), "there is no such step");
+    book::claim(buffer == 0 || buffer == 1, "there are two buffers, 0 and 1");
+    book::claim(holds_[buffer] < next_, "a buffer is loaded before what it holds has been multiplied");
+    begun_ = std::max(now, begun_) + load_;
+    there_[static_cast<std::size_t>(step)] = begun_, holds_[buffer] = step;
   }
-  std::printf("a tile is read in %d turns\n", turns);
-  book::claim(turns == 8, "it is read in 8");
+  void wait(int step) {
+    book::claim(step >= 0 && step < static_cast<int>(there_.size()), "there is no such step");
+    book::claim(there_[static_cast<std::size_t>(step)] >= 0,
+                "nobody has loaded step " + std::to_string(step));
+    now = std::max(now, there_[static_cast<std::size_t>(step)]);
+  }
+  void multiply(int buffer) {
+    book::claim(buffer == 0 || buffer == 1, "there are two buffers, 0 and 1");
+    book::claim(holds_[buffer] == next_, "step " + std::to_string(next_) + " is to be multiplied next");
+    book::claim(there_[static_cast<std::size_t>(next_)] <= now, "a tile is multiplied before it is there");
+    now += multiply_, ++next_;
+  }
+  int multiplied() const { return next_; }
+
+  double now = 0;
+
+ private:
+  double load_, multiply_, begun_ = 0;
+  std::vector<double> there_;
+  int holds_[2] = {-1, -1}, next_ = 0;
+};
+
+void judge() {
+  const double times[][2] = {{1300, 2048}, {1300, 1300}, {1300, 512}};
+  for (const auto& [load, multiply] : times)
+    for (const int steps : {1, 2, 7, 256}) {
+      Machine m(steps, load, multiply);
+      answer::multiply_all(m, steps);
+      book::claim(m.multiplied() == steps, "every step is multiplied");
+      const double least = load + multiply + (steps - 1) * std::max(load, multiply);
+      if (steps == 256)
+        std::printf(
+            "a load takes %4.0f cycles, a multiplication %4.0f: 256 steps in %.0f, the least is %.0f\n", load,
+            multiply, m.now, least);
+      book::claim(m.now <= least, "loads and multiplications go on at once");
+    }
+  Machine none(0, 1, 1);
+  answer::multiply_all(none, 0);
   std::printf("right\n");
 }
 

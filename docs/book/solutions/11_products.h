@@ -2,8 +2,15 @@
 
 namespace answer {
 
-/// Exclusive or with the row's number. For one row it permutes the chunks, as different chunks stay different; for one chunk
-/// different rows give different places. (So does chunk + row, modulo 8.)
-inline int place(int row, int chunk) { return chunk ^ (row & 7); }
+/// The next load begins before a tile is multiplied, into the buffer that was multiplied last and that nobody reads any more.
+template <class Machine>
+void multiply_all(Machine& m, int steps) {
+  if (steps > 0) m.load(0, 0);
+  for (int step = 0; step < steps; ++step) {
+    m.wait(step);
+    if (step + 1 < steps) m.load(step + 1, (step + 1) % 2);
+    m.multiply(step % 2);
+  }
+}
 
 }  // namespace answer
