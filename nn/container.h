@@ -199,14 +199,14 @@ requires(std::derived_from<T, Module> || std::same_as<T, AnyModule>) class Modul
     for (const Entry& m : modules) insert(m.first, m.second);
   }
   /// Adds a module, or puts it in the place of the one of this name. Throws ValueError as Module::add().
-  void insert(std::string name, T module) {
+  void insert(std::string name, T value) {
     if (Entry* const known = find(name)) {
-      known->second = std::move(module);
+      known->second = std::move(value);
     } else if constexpr (std::same_as<T, AnyModule>) {
-      module.add_to(*this, name);
-      items().emplace_back(std::move(name), std::move(module));
+      value.add_to(*this, name);
+      items().emplace_back(std::move(name), std::move(value));
     } else {
-      T added = add(name, std::move(module));
+      T added = add(name, std::move(value));
       items().emplace_back(std::move(name), std::move(added));
     }
   }

@@ -6,6 +6,8 @@
 #include <random>
 
 // Judges times_as_long() on machines whose clock is the judge's.
+// wrong: found.push_back(b() / of_a); ==> found.push_back(b() - of_a);
+// wrong: return found[15]; ==> double sum = 0;\n  for (const double f : found) sum += f / 31;\n  return sum;
 
 namespace {
 

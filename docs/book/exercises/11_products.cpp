@@ -7,6 +7,8 @@
 #include <vector>
 
 // Judges multiply_all() by the time that it takes on a machine whose loads and multiplications go on at once.
+// wrong:     m.wait(step);\n ==>
+// wrong: if (step + 1 < steps) m.load(step + 1, (step + 1) % 2);\n    m.multiply(step % 2); ==> m.multiply(step % 2);\n    if (step + 1 < steps) m.load(step + 1, (step + 1) % 2);
 
 namespace {
 

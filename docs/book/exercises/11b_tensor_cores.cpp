@@ -7,6 +7,8 @@
 
 // Judges place(): a warp writes a tile row by row, 8 chunks at a time, and reads it chunk by chunk, 8 rows at a time. The 32
 // banks of shared memory hold 8 chunks side by side; eight chunks in eight places are one turn.
+// wrong: chunk ^ (row & 7) ==> (row * 0 + chunk)
+// wrong: chunk ^ (row & 7) ==> (chunk * 2 ^ row) & 7
 
 namespace {
 

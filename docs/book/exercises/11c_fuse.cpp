@@ -8,6 +8,8 @@
 #include <vector>
 
 // Judges store(), load() and load_back() inside of the products of two layers, by the library's gradients.
+// wrong: return sum + bias; ==> return (sum + bias) / (1 + std::exp(-sum - bias));
+// wrong: (1 + kept * (1 - p)) ==> (1 + kept * p)
 
 namespace {
 

@@ -6,6 +6,8 @@
 #include <string>
 
 // Judges query() by the queries that all blocks want at each step.
+// wrong: (j + step) % blocks ==> (step + 0 * j) % blocks
+// wrong: mask ? j + step : ==> mask ? (j + step) % blocks / (j + 1) :
 
 namespace {
 
