@@ -216,10 +216,10 @@ TEST_CASE("guards of a captured step: one for each key", "[capture]") {
     if (Recording* const step = ct::detail::recording())
       for (int i = 0; i < 3; ++i) {
         step->guard(
-            "what every step of it has", [&asked, i] { return ++asked[i] > 0; }, true,
+            "what every step of it has", [&asked, i] { return ++asked[i] > 0; }, true, false,
             i < 2 ? &key : nullptr);
         step->guard(
-            "a thing that is gone", [&holds] { return holds; }, false, &holds);
+            "a thing that is gone", [&holds] { return holds; }, false, false, &holds);
       }
     return a + 1;
   });
