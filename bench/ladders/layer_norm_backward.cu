@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(256)
     columns(Operands a, const float2* statistics, float* dw, float* db, long each) {
   __shared__ float parts[2][8][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = static_cast<int>(blockIdx.x) * 32 + lane;
-  const long begin = blockIdx.y * each, end = min(a.rows, begin + each);
+  const long begin = blockIdx.y * each, end = ::min(a.rows, begin + each);
   float of_w = 0, of_b = 0;
   for (long row = begin + warp; row < end && i < a.n; row += 8) {
     const float g = a.g[row * a.n + i];
