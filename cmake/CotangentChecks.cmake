@@ -26,6 +26,7 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(check.python python3 "${_checks}/python.py" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.includes "${_checks}/includes.sh" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.floors python3 "${_checks}/floors.py" "${PROJECT_SOURCE_DIR}")
+  cotangent_script_test(check.namespaces python3 "${_checks}/namespaces.py" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.api "${_checks}/api.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}"
     "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.docs "${_checks}/docs.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}"
