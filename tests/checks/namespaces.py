@@ -20,11 +20,13 @@ PUBLIC = {
     "core/tensor": {"indexing"},
     "nn": {"nn"},
     "nn/models": {"nn::models", "io"},  # names that io had until 0.3
+    "nn/parallel": {"nn"},
     "ops": {"rules"},  # what several rooms' rules are made of
     "ops/engine/map": {"simd"},  # functions of vectors, which formulas find by their arguments
     "ops/elementwise": {"map"},  # numbers of formulas that are tensors, likewise found by their arguments
     "ops/fusion": {"elementwise::binary"},  # an op without a function, declared where it is used; ops/loss likewise
     "ops/loss": {"elementwise::binary"},
+    "ops/collective": {"dist"},
     "ops/sampling": {"distributions"},
 }
 PRIVATE = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$|\.cuh$|/(engine|mma)/.*\.h$")
