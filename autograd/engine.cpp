@@ -49,7 +49,7 @@ bool is_exclusive(const Tensor& t) {
 }
 
 // A copy, recorded if recording is on.
-Tensor clone_of(const Tensor& t) { return grad_enabled() ? t.clone() : calls::moved(t, t.device()); }
+Tensor clone_of(const Tensor& t) { return grad_enabled() ? t.clone() : walk::calls::moved(t, t.device()); }
 
 class Pass {
  public:
@@ -424,7 +424,7 @@ namespace detail {
 
 Tensor filled(const TensorMeta& meta, double value) {
   Tensor t = Tensor::allocate(meta.shape, meta.dtype, meta.device);
-  calls::fill(t, value);
+  walk::calls::fill(t, value);
   return t;
 }
 

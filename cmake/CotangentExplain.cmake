@@ -17,10 +17,10 @@ string(REGEX REPLACE "([^:\n]+:[0-9]+):[^\n]*[(\"]([a-z0-9_]+)[^a-z0-9_\n]*\n" "
 cotangent_generate("${PROJECT_BINARY_DIR}/generated/explain_data.cpp" "// Generated from nn/explain/page.html and the files of ops/.
 #include <cotangent/nn/explain/explain_internal.h>
 
-namespace ct::explaining {
+namespace ct::explain_impl {
 const char* const k_page = R\"page(${_page})page\";
 const OpSource k_sources[] = {
 ${_rows}};
 const std::size_t k_source_count = sizeof k_sources / sizeof k_sources[0];
-}  // namespace ct::explaining
+}  // namespace ct::explain_impl
 ")

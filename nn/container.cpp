@@ -102,7 +102,7 @@ Tensor Sequential::forward(const Tensor& x) const {
     const bool gpu = y.defined() && y.device().is_cuda();
     const Linear* const linear = gpu ? plain(std::type_identity<Linear>(), i) : nullptr;
     if (linear && plain(std::type_identity<ReLU>(), i + 1)) {
-      y = ct::detail::linear_relu(y, linear->weight(), linear->bias());
+      y = ct::linear_impl::linear_relu(y, linear->weight(), linear->bias());
       ++i;
     } else {
       y = layers[i](y);

@@ -321,7 +321,7 @@ bool run_in_place(const OpDef& op, Tensor& self, std::span<const TensorRef> inpu
 Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<detail::InputRef> others,
                          AttrsView attrs) {
   check_defined(op, 0, self);
-  detail::check_writable(op.name, self);
+  walk::check_writable(op.name, self);
   InlineVector<TensorRef, 4> given, inputs;
   given.emplace_back(&self);
   for (const detail::InputRef& other : others) given.emplace_back(other.tensor);

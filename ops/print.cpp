@@ -27,7 +27,7 @@ Tensor shown_part(const Tensor& t, const PrintOptions& options) {
     const std::int64_t n = t.shape()[axis], edge = options.edge_items;
     part = concat({part.narrow(axis, 0, edge), part.narrow(axis, n - edge, edge)}, axis);
   }
-  return part.is_cpu() ? part : calls::moved(part, cpu);
+  return part.is_cpu() ? part : walk::calls::moved(part, cpu);
 }
 
 // Format of one value, chosen by looking at all of them.

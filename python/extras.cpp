@@ -174,7 +174,7 @@ void bind_profile(nb::module_& m) {
 // A body that fails throws Python's exception through the recording, which C++ unwinds. Who waits for another thread's turn in
 // a pool lets it run Python.
 void bind_capture(nb::module_& m) {
-  using detail::StepProgram;
+  using capture_impl::StepProgram;
   nb::class_<CapturePool>(
       m, "CapturePool",
       "Memory that captured functions share: capture(f, pool=pool). Those of one program, "

@@ -172,7 +172,7 @@ Times measure(const Growing& op, DType dtype, std::int64_t n) {
 
 // ---- The ops of the registry, by the samples that they are tested with ----
 
-using conformance::Tensors;
+using testing::conformance::Tensors;
 
 // A sample with every extent `from` `times` as large, where its elements repeat: none of them leaves its range.
 Tensors grown(const Tensors& inputs, std::int64_t from, std::int64_t times) {
@@ -199,7 +199,8 @@ Work work_of(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs) {
     if (t.defined()) bytes += 4 * static_cast<double>(t.numel());
   }
   const DType dtype = op.dtypes & dtype_bit(DType::f32) ? f32 : i64;
-  for (const Tensor& t : conformance::call(op, conformance::convert(op, inputs, dtype, cpu), attrs))
+  for (const Tensor& t :
+       testing::conformance::call(op, testing::conformance::convert(op, inputs, dtype, cpu), attrs))
     out.push_back(t.defined() ? TensorMeta{t.shape(), t.dtype(), cpu} : TensorMeta{{0}, f32, cpu});
   const Cost cost = cost_of(op, in, out, attrs.view());
   return {cost.flops + cost.bytes, cost.flops + cost.bytes + bytes};
@@ -209,17 +210,17 @@ Work work_of(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs) {
 class MeasuredCall {
  public:
   MeasuredCall(const OpDef& op, const Sample& sample, const Tensors& inputs, DType dtype)
-      : op_(op), attrs_(sample.attrs), leaves_(conformance::convert(op, inputs, dtype, cpu)) {
+      : op_(op), attrs_(sample.attrs), leaves_(testing::conformance::convert(op, inputs, dtype, cpu)) {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       if (!leaves_[i].defined()) continue;
       leaves_[i] = leaves_[i].detach();
-      if (is_floating(dtype) && conformance::takes_gradient(op, i, leaves_[i]))
+      if (is_floating(dtype) && testing::conformance::takes_gradient(op, i, leaves_[i]))
         leaves_[i].set_requires_grad();
     }
   }
   Times measure() const {
     const double begin = thread_seconds();
-    const Tensors y = conformance::call(op_, leaves_, attrs_);
+    const Tensors y = testing::conformance::call(op_, leaves_, attrs_);
     Times times{thread_seconds() - begin, 0};
     Tensors roots, cotangents;
     for (const Tensor& t : y)

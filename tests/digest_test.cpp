@@ -35,7 +35,7 @@ class Digest {
 
 // Numbers with the digits of f32: samples are drawn with the system's logarithm and cosine, whose last digits in f64 are not
 // the same on every processor.
-conformance::Tensors rounded(conformance::Tensors all) {
+testing::conformance::Tensors rounded(testing::conformance::Tensors all) {
   for (Tensor& t : all)
     if (t.defined() && t.dtype() == f64) t = t.to(f32).to(f64);
   return all;
@@ -46,11 +46,12 @@ Digest of_op(const OpDef& op, const OpTests& tests, DType dtype) {
   SampleMaker make(1), make_cotangents(2);
   manual_seed(3);
   for (const Sample& sample : tests.samples(make)) {
-    const conformance::Tensors inputs = conformance::convert(op, rounded(sample.inputs), dtype, cpu);
-    conformance::Tensors cotangents;
+    const testing::conformance::Tensors inputs =
+        testing::conformance::convert(op, rounded(sample.inputs), dtype, cpu);
+    testing::conformance::Tensors cotangents;
     {
       NoGrad guard;
-      for (const Tensor& y : conformance::call(op, inputs, sample.attrs)) {
+      for (const Tensor& y : testing::conformance::call(op, inputs, sample.attrs)) {
         digest.add(y);
         const bool flows =
             y.defined() && is_floating(y.dtype()) && op.differentiable_outputs >> cotangents.size() & 1;
@@ -58,7 +59,8 @@ Digest of_op(const OpDef& op, const OpTests& tests, DType dtype) {
       }
     }
     if (!op.differentiable || !is_floating(dtype)) continue;
-    for (const Tensor& g : conformance::differentiate(op, inputs, sample.attrs, cotangents, ~0u).grads)
+    for (const Tensor& g :
+         testing::conformance::differentiate(op, inputs, sample.attrs, cotangents, ~0u).grads)
       digest.add(g);
   }
   return digest;

@@ -23,7 +23,7 @@
 namespace {
 
 using namespace ct;
-using conformance::Tensors;
+using testing::conformance::Tensors;
 
 #ifdef __SANITIZE_THREAD__  // which allows no threads after fork()
 constexpr bool kForks = false;
@@ -118,7 +118,8 @@ AnyAttrs all_at(const OpDef& op, AnyAttrs attrs, std::int64_t value) {
 std::string run(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs, int byte, Tensors& results) {
   const AllocatorGuard guard(cpu, std::make_shared<Capped>(allocator(cpu), byte));
   const auto differentiate = [&](const Tensors& cotangents, std::uint32_t wanted) {
-    const conformance::Gradients all = conformance::differentiate(op, inputs, attrs, cotangents, wanted);
+    const testing::conformance::Gradients all =
+        testing::conformance::differentiate(op, inputs, attrs, cotangents, wanted);
     for (const Tensors& list : {all.outputs, all.grads})
       for (const Tensor& t : list) results.push_back(t.defined() ? t.detach() : t);
     return all.outputs;
@@ -155,7 +156,7 @@ void run_all(const OpDef& op, std::int64_t from, Shared& shared) {
       std::int64_t elements = 0;
       for (const Tensor& t : sample.inputs) elements += t.defined() ? t.numel() : 0;
       if (elements > 3000) continue;
-      const Tensors inputs = conformance::convert(op, sample.inputs, dtype, cpu);
+      const Tensors inputs = testing::conformance::convert(op, sample.inputs, dtype, cpu);
       const auto attempt = [&](const AnyAttrs& attrs, const auto&... what) {
         if (++number <= from || shared.wrong[0]) return;
         shared.started = number;
@@ -171,7 +172,7 @@ void run_all(const OpDef& op, std::int64_t from, Shared& shared) {
           const std::string a = run(op, inputs, attrs, 255, one), b = run(op, inputs, attrs, 60, other);
           if (a != b) wrong("another error: " + a + " and " + b);
           for (std::size_t k = 0; k < std::min(one.size(), other.size()); ++k)
-            if (!huge(one[k]) && !conformance::same_bits(one[k], other[k]))
+            if (!huge(one[k]) && !testing::conformance::same_bits(one[k], other[k]))
               wrong(detail::cat("tensor ", k, " has not been written"));
         } catch (const std::exception& e) { wrong(detail::cat("threw what is no ct::Error: ", e.what())); }
       };

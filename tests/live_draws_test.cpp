@@ -59,16 +59,17 @@ std::string bytes_of(const std::vector<Tensor>& list) {
 }
 
 std::string run_sample(const OpDef& op, const Sample& sample, DType dtype, Device device) {
-  const conformance::Tensors inputs = conformance::convert(op, sample.inputs, dtype, device);
-  const conformance::Tensors outputs = conformance::call(op, inputs, sample.attrs);
+  const testing::conformance::Tensors inputs =
+      testing::conformance::convert(op, sample.inputs, dtype, device);
+  const testing::conformance::Tensors outputs = testing::conformance::call(op, inputs, sample.attrs);
   if (!op.differentiable) return bytes_of(outputs);
   SampleMaker make(2);
-  conformance::Tensors cotangents;
+  testing::conformance::Tensors cotangents;
   for (const Tensor& y : outputs)
     cotangents.push_back(mask_bit(op.differentiable_outputs, cotangents.size())
                              ? make.normal(y.shape()).to(y.dtype()).to(device)
                              : Tensor());
-  const auto results = conformance::differentiate(op, inputs, sample.attrs, cotangents, ~0u);
+  const auto results = testing::conformance::differentiate(op, inputs, sample.attrs, cotangents, ~0u);
   return bytes_of(results.outputs) + bytes_of(results.grads);
 }
 

@@ -20,14 +20,14 @@
 
 using namespace ct;
 using namespace ct::testing;
-using detail::CallRecorder;
+using capture_impl::CallRecorder;
 
 namespace {
 
 using Names = std::set<std::string>;
 
 struct Replay {
-  explicit Replay(const std::vector<detail::RecordedCall>& recorded)
+  explicit Replay(const std::vector<capture_impl::RecordedCall>& recorded)
       : calls(recorded), list(recorded), made(list.made) {}
 
   void run() {
@@ -38,8 +38,8 @@ struct Replay {
     }
   }
 
-  const std::vector<detail::RecordedCall>& calls;
-  detail::CallList list;
+  const std::vector<capture_impl::RecordedCall>& calls;
+  capture_impl::CallList list;
   const std::vector<Ref<Storage>>& made;
   // Ops whose kernels make a result of their own; those that allocate.
   Names strays, allocating;
@@ -196,14 +196,14 @@ TEST_CASE("a recorded step in a memory pool is replayed by its kernels, equal to
 
 namespace {
 
-std::string bytes_of(const conformance::Tensors& list) {
+std::string bytes_of(const testing::conformance::Tensors& list) {
   std::string bytes;
   for (const Tensor& t : list)
     if (t.defined()) bytes += testing::bytes_of(t.contiguous());
   return bytes;
 }
 
-bool shares(const Tensor& t, const conformance::Tensors& list) {
+bool shares(const Tensor& t, const testing::conformance::Tensors& list) {
   return std::ranges::any_of(list, [&](const Tensor& other) {
     return other.defined() && other.impl()->storage == t.impl()->storage;
   });
@@ -220,23 +220,24 @@ TEST_CASE("kernels of every op find all that they need in a recorded call", "[re
       if (!(op->dtypes & dtype_bit(dtype))) continue;
       SampleMaker make(1), make_cotangents(2);
       for (const Sample& sample : find_tests(op->name)->samples(make)) {
-        const conformance::Tensors inputs = conformance::convert(*op, sample.inputs, dtype, cpu);
+        const testing::conformance::Tensors inputs =
+            testing::conformance::convert(*op, sample.inputs, dtype, cpu);
         CallRecorder recorder;
         const MemoryPoolId pool = make_memory_pool(cpu);
-        conformance::Tensors cotangents;
-        for (const Tensor& y : conformance::call(*op, inputs, sample.attrs))
+        testing::conformance::Tensors cotangents;
+        for (const Tensor& y : testing::conformance::call(*op, inputs, sample.attrs))
           cotangents.push_back(is_floating(y.dtype()) &&
                                        mask_bit(op->differentiable_outputs, cotangents.size())
                                    ? make_cotangents.normal(y.shape()).to(y.dtype())
                                    : Tensor());
-        conformance::Gradients got;
+        testing::conformance::Gradients got;
         {
           const MemoryPoolGuard slots(cpu, pool);
           const TracerScope scope(recorder);
           if (op->differentiable && is_floating(dtype))
-            got = conformance::differentiate(*op, inputs, sample.attrs, cotangents, ~0u);
+            got = testing::conformance::differentiate(*op, inputs, sample.attrs, cotangents, ~0u);
           else
-            got.outputs = conformance::call(*op, inputs, sample.attrs);
+            got.outputs = testing::conformance::call(*op, inputs, sample.attrs);
         }
         Replay replay(recorder.calls);
         const std::string first = bytes_of(got.outputs) + bytes_of(got.grads);
@@ -244,7 +245,7 @@ TEST_CASE("kernels of every op find all that they need in a recorded call", "[re
           if (s->bytes() > 0) std::memset(s->data(), 0x7f, s->bytes());
         };
         std::ranges::for_each(replay.made, spoil);
-        for (const conformance::Tensors* list : {&got.outputs, &got.grads})
+        for (const testing::conformance::Tensors* list : {&got.outputs, &got.grads})
           for (const Tensor& t : *list)
             if (t.defined() && !shares(t, inputs) && !shares(t, cotangents)) spoil(t.impl()->storage);
         replay.run();

@@ -19,7 +19,7 @@ Tensor matrix(const void* data, std::int64_t at, std::int64_t rows, std::int64_t
                    {.dtype = f32, .device = device});
 }
 
-bool run(const product::Product& p, Device device) {
+bool run(const ct::gemm::Product& p, Device device) {
   if (p.dtype != f32 || p.c_dtype != f32) return false;
   const NoGrad no_grad;
   const std::int64_t multiple = device.is_cpu() ? 1 : 256;
@@ -48,7 +48,7 @@ bool run(const product::Product& p, Device device) {
   return true;
 }
 
-product::Replacement find(const std::string& name, Device device) {
+ct::gemm::Replacement find(const std::string& name, Device device) {
   std::string names;
   for (const Ladder& ladder : all()) {
     if (std::string(ladder.name) != "gemm" || ladder.device != device.type) continue;
@@ -57,15 +57,15 @@ product::Replacement find(const std::string& name, Device device) {
       names += (names.empty() ? "" : ", ") + std::string(rung.name);
       if (name != rung.name) continue;
       chosen = &rung;
-      if (device.is_cpu()) return [](const product::Product& p) { return run(p, cpu); };
-      return [](const product::Product& p) { return run(p, cuda(current_cuda_device())); };
+      if (device.is_cpu()) return [](const ct::gemm::Product& p) { return run(p, cpu); };
+      return [](const ct::gemm::Product& p) { return run(p, cuda(current_cuda_device())); };
     }
   }
   CT_CHECK(false, ValueError, "gemm", "the ladder has no rung ", name, " on ", to_string(device),
            "; there are ", names);
 }
 
-const bool kOffered = product::offer(find);
+const bool kOffered = ct::gemm::offer(find);
 
 }  // namespace
 }  // namespace ct::ladder

@@ -121,7 +121,7 @@ template <class V>
 void launch_sorted(const Call& c) {
   const unsigned count = static_cast<unsigned>(c.size(2)), rows = static_cast<unsigned>(c.size(0));
   const unsigned packs = static_cast<unsigned>(c.size(1)) / 4;
-  ct::scattering::PairSort sort("ladder", count);
+  ct::scatter_impl::PairSort sort("ladder", count);
   const auto bytes = static_cast<std::int64_t>(sort.bytes());
   const ct::Tensor memory = ct::empty({bytes}, {.dtype = ct::u8, .device = c.out[0].device()});
   sort.place(memory.raw_data());

@@ -49,15 +49,15 @@ void blocks(const Call& c) {
 
 // Vectors: squares of 8 x 8 are turned in eight registers: eight loads, 24 interleavings, eight stores in place of 64 loads
 // and stores (transpose_square in ops/engine/walk/transpose_cpu.h).
-constexpr int kSquare = ct::detail::kLanes<float>;
+constexpr int kSquare = ct::walk::kLanes<float>;
 void squares(const Call& c, std::int64_t begin, std::int64_t end) {
   tiles<kTile>(c, begin, end,
                [&](std::int64_t top, std::int64_t left, std::int64_t rows, std::int64_t columns) {
                  if (rows % kSquare != 0 || columns % kSquare != 0) return turn(c, top, left, rows, columns);
                  for (std::int64_t j = left; j < left + columns; j += kSquare)
                    for (std::int64_t i = top; i < top + rows; i += kSquare)
-                     ct::detail::transpose_square(c.output<float>(0) + j * c.size(0) + i, c.size(0),
-                                                  c.input<float>(0) + i * c.size(1) + j, c.size(1));
+                     ct::walk::transpose_square(c.output<float>(0) + j * c.size(0) + i, c.size(0),
+                                                c.input<float>(0) + i * c.size(1) + j, c.size(1));
                });
 }
 void vectors(const Call& c) { squares(c, 0, c.size(0)); }

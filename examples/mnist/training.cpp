@@ -336,6 +336,6 @@ class Training : private Watch {
 
 int train(const Options& options) {
   if (options.threads > 0) ct::set_num_threads(options.threads);
-  ct::product::replace(options.gemm, usable_device("mnist", options.device));
+  ct::gemm::replace(options.gemm, usable_device("mnist", options.device));
   return Training(options).run();
 }

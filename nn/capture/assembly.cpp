@@ -8,11 +8,11 @@
 // the last touches what a member has written, or writes what one has read: by addresses, as memory that the step frees is used
 // again. Within the group each element goes from member to member, so an output may lie on an input only element by element.
 
-namespace ct::detail {
+namespace ct::capture_impl {
 namespace {
 
-using elementwise::FormulaRecord;
-using elementwise::MapRecord;
+using map::FormulaRecord;
+using map::MapRecord;
 
 constexpr std::size_t kMostSteps = 64;
 
@@ -107,7 +107,7 @@ bool Assembly::read(const Place& p, int& value, AssemblyStep& step) {
   value = static_cast<int>(now.dtypes.size());
   now.dtypes.push_back(p.dtype);
   now.inputs.push_back({&p, value, at_, phase()});
-  return now.inputs.size() <= std::size_t{chain::kMaxInputs} ? true : fail("reads too many tensors");
+  return now.inputs.size() <= std::size_t{map::chain::kMaxInputs} ? true : fail("reads too many tensors");
 }
 
 bool Assembly::write(const Place& p, int value) {
@@ -123,7 +123,7 @@ bool Assembly::write(const Place& p, int value) {
 }
 
 bool Assembly::add_step(AssemblyStep step, DType dtype) {
-  const MapRecord* const record = elementwise::formulas_of(*step.call->op);
+  const MapRecord* const record = map::formulas_of(*step.call->op);
   if (record && record->y.draws && !(step.written->strides == contiguous_strides(step.written->shape)))
     return fail("draws for elements that are not in a row");
   if (record && record->y.draws && row_) return fail("draws by the place in the whole tensor");
@@ -137,7 +137,7 @@ bool Assembly::add_step(AssemblyStep step, DType dtype) {
 }
 
 bool Assembly::add_forward(const RecordedCall& c) {
-  const MapRecord* const record = elementwise::formulas_of(*c.op);
+  const MapRecord* const record = map::formulas_of(*c.op);
   if (!record && !c.op->converts) return fail("is no formula of each element");
   if (c.results.size() != 1 || !covers(c.results[0]))
     return c.results.size() == 1 ? false : fail("has several results");
@@ -150,7 +150,7 @@ bool Assembly::add_forward(const RecordedCall& c) {
 }
 
 bool Assembly::add_backward(const RecordedCall& c) {
-  const MapRecord* const record = elementwise::formulas_of(*c.op);
+  const MapRecord* const record = map::formulas_of(*c.op);
   if (!record && !c.op->converts) return fail("is no formula of each element");
   if (c.grads.size() != 1 || !covers(c.grads[0])) return fail("has another shape");
   const Place& g = c.grads[0];
@@ -188,12 +188,12 @@ bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step) {
   b.rough = false;
   const Place& y = *step.written;
   if (y.device.is_cpu() || step.call->op->converts) return true;
-  const MapRecord& record = *elementwise::formulas_of(*step.call->op);
+  const MapRecord& record = *map::formulas_of(*step.call->op);
   const FormulaRecord& formula = step.operand < 0 ? record.y : record.gradient[step.operand].formula;
   const DType dtype = step.read.back()->dtype;
-  const chain::Steady steady = chain::steadiness(formula.text, dtype);
-  if (steady == chain::Steady::everywhere) return true;
-  if (steady == chain::Steady::nowhere)
+  const map::chain::Steady steady = map::chain::steadiness(formula.text, dtype);
+  if (steady == map::chain::Steady::everywhere) return true;
+  if (steady == map::chain::Steady::nowhere)
     return fail("is a formula whose last bits depend on the kernel that a GPU's compiler puts it in");
   const bool vectors = formula.tiles->f32 && !formula.tiles->predicate;
   const Part& whole_part = parts_[0];
@@ -209,10 +209,10 @@ bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step) {
 }
 
 // The program that gives the values of `kept`, in their order.
-bool Assembly::build(const Part& part, const std::vector<const Place*>& kept, chain::Program& program) {
+bool Assembly::build(const Part& part, const std::vector<const Place*>& kept, map::chain::Program& program) {
   if (part.steps.empty()) return true;
   if (kept.empty()) return fail("writes what nothing reads");
-  if (kept.size() > std::size_t{chain::kMaxOutputs}) return fail("writes too many tensors");
+  if (kept.size() > std::size_t{map::chain::kMaxOutputs}) return fail("writes too many tensors");
   fusion::Builder b;
   b.draws = true;
   std::vector<int> values(part.dtypes.size(), -1), results;
@@ -309,4 +309,4 @@ bool Assembly::finish(FusedCalls& group) {
   return true;
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

@@ -11,7 +11,7 @@
 
 // One group of calls while it is put together (fusion.cpp says which calls are tried).
 
-namespace ct::detail {
+namespace ct::capture_impl {
 
 // Calls that touch each storage, in order.
 using Accesses = std::unordered_map<std::uint64_t, std::vector<std::size_t>>;
@@ -90,7 +90,7 @@ class Assembly {
   bool write(const Place& p, int value);
   bool add_step(AssemblyStep step, DType dtype);
   bool set_lanes(fusion::Builder& b, const AssemblyStep& step);
-  bool build(const Part& part, const std::vector<const Place*>& kept, chain::Program& program);
+  bool build(const Part& part, const std::vector<const Place*>& kept, map::chain::Program& program);
   bool is_needed(const Value& written) const;
   bool is_read_inside(const Value& written) const;
   bool do_not_meet(const std::vector<Value>& inputs, const std::vector<Value>& outputs);
@@ -109,4 +109,4 @@ class Assembly {
   std::string why_;
 };
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

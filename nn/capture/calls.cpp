@@ -12,7 +12,7 @@
 #include <cotangent/core/op/op_observer.h>
 #include <cotangent/nn/capture/fusion_internal.h>
 
-namespace ct::detail {
+namespace ct::capture_impl {
 
 Place::Place(const Tensor& t) {
   if (!t.defined()) return;
@@ -143,7 +143,7 @@ void CallList::add_groups() {
         std::vector<const Tensor*> outputs;
         for (const Tensor& t : g.inputs) g.arguments.push_back(&t);
         for (const Tensor& t : g.outputs) outputs.push_back(&t);
-        ready[k] = group.rows || chain::ready(group.program, outputs, g.arguments);
+        ready[k] = group.rows || map::chain::ready(group.program, outputs, g.arguments);
       }
     } catch (...) {  // NOLINT: what is not ready runs call by call
     }
@@ -200,4 +200,4 @@ bool CallList::run(std::size_t i) const {
   return copied;
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

@@ -15,7 +15,9 @@
 // Calls of ops as a list: recorded without holding a tensor, run again by kernels alone. The memory must still be there then,
 // as it is in a memory pool.
 
-namespace ct::detail {
+namespace ct::capture_impl {
+
+using namespace detail;
 
 /// A tensor as a call had it: its storage by number, its place in it. Number 0 stands for an undefined or empty one.
 struct Place {
@@ -120,4 +122,4 @@ class CT_API CallList {
   mutable std::vector<Group> groups_;
 };
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

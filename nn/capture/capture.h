@@ -23,10 +23,10 @@
 
 namespace ct {
 
-namespace detail {
+namespace capture_impl {
 class StepMemory;
 class StepProgram;
-}  // namespace detail
+}  // namespace capture_impl
 
 /// Memory that captured functions share for what a step makes and lets go of: those of one program, which take turns, then
 /// need as much as the largest of their steps. Results and gradients have memory of their own. Copies are the same pool.
@@ -36,8 +36,8 @@ class CT_API CapturePool {
   CapturePool();
 
  private:
-  friend class detail::StepProgram;
-  std::shared_ptr<detail::StepMemory> memory_;
+  friend class capture_impl::StepProgram;
+  std::shared_ptr<capture_impl::StepMemory> memory_;
 };
 
 struct CaptureOptions {
@@ -64,7 +64,7 @@ struct CaptureOptions {
   CapturePool pool{};
 };
 
-namespace detail {
+namespace capture_impl {
 
 // The recordings of one function.
 class CT_API StepProgram {
@@ -132,14 +132,14 @@ R take_results(std::vector<Tensor>& list, std::size_t& at) {
   }
 }
 
-}  // namespace detail
+}  // namespace capture_impl
 
 /// A captured function; see capture(). Movable, not copyable.
 template <class F>
 class Captured {
  public:
   Captured(F function, const CaptureOptions& options)
-      : function_(std::move(function)), program_(std::make_unique<detail::StepProgram>(options)) {}
+      : function_(std::move(function)), program_(std::make_unique<capture_impl::StepProgram>(options)) {}
 
   /// One step, with the function's arguments: tensors, numbers, enumerators. The results are detached, and valid until the
   /// next call, which writes over them: clone() what is to stay.
@@ -158,13 +158,13 @@ class Captured {
           if constexpr (std::is_void_v<Result>) {
             std::apply(function_, call);
           } else {
-            detail::list_results<Result>(std::apply(function_, call), list);
+            capture_impl::list_results<Result>(std::apply(function_, call), list);
           }
           return list;
         });
     if constexpr (!std::is_void_v<Result>) {
       std::size_t at = 0;
-      return detail::take_results<Result>(results, at);
+      return capture_impl::take_results<Result>(results, at);
     }
   }
 
@@ -204,7 +204,7 @@ class Captured {
   struct Given {
     InlineVector<const Tensor*, 8> tensors;
     std::string values;
-    detail::StepProgram::Inputs inputs() const { return {tensors.begin(), tensors.size()}; }
+    capture_impl::StepProgram::Inputs inputs() const { return {tensors.begin(), tensors.size()}; }
   };
   template <class T>
   static void sort(const T& arg, Given& given) {
@@ -225,7 +225,7 @@ class Captured {
   }
 
   F function_;
-  std::unique_ptr<detail::StepProgram> program_;
+  std::unique_ptr<capture_impl::StepProgram> program_;
 };
 
 /// Makes a program of a function that does a whole step: forward, loss, backward, clipping, optimizer, schedule, averages.

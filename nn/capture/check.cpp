@@ -5,7 +5,7 @@
 
 // CaptureOptions::check_every.
 
-namespace ct::detail {
+namespace ct::capture_impl {
 namespace {
 
 // In a storage of its own: what is written through it counts as no change.
@@ -78,4 +78,4 @@ void StepCheck::compare(std::int64_t replays) const {
     demand(same(memory_[i], after_[i]), cat("a tensor of ", memory_[i].numel(), " bytes that it changes"));
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

@@ -6,7 +6,7 @@
 
 #include <cotangent/core/base/error.h>
 
-namespace ct::detail {
+namespace ct::capture_impl {
 namespace {
 
 constexpr std::int64_t kLeastRun = 1 << 12;
@@ -127,4 +127,4 @@ FusionPlan plan_fusion(const std::vector<RecordedCall>& calls,
   return Planner(calls, passing, worth).run();
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

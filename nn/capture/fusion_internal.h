@@ -12,7 +12,7 @@
 
 // Groups of recorded calls that run as one pass over memory, to the bits of the calls one by one.
 
-namespace ct::detail {
+namespace ct::capture_impl {
 
 /// A call that goes over rows, and the formulas behind it: runs of rows go through the formulas before it, the call's own kernel
 /// and these, while they are in the cache.
@@ -26,13 +26,13 @@ struct RowCalls {
   std::vector<Place> scratch{};  // values that only the group sees, of the rows of a run
   Sources load_inputs{}, load_outputs{}, inputs{}, outputs{}, grads{}, results{}, store_inputs{},
       store_outputs{};
-  chain::Program store{};
+  map::chain::Program store{};
 };
 
 /// Calls that run as one, in the place of the last of them.
 struct FusedCalls {
   std::vector<std::size_t> calls;  // in order
-  chain::Program program;
+  map::chain::Program program;
   std::optional<RowCalls> rows{};
   std::vector<Place> inputs, outputs;
 
@@ -79,4 +79,4 @@ void run_rows(const FusedCalls& group, std::span<const Tensor* const> inputs,
 /// Runs a group on its tensors, as a call that observers see.
 void run_fused(const FusedCalls& group, std::span<const Tensor* const> inputs, std::span<Tensor> outputs);
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

@@ -9,7 +9,7 @@
 // Groups around a call that goes over rows, on the CPU: which calls these are, and how they run. The call's kernel is the op's own, on
 // some rows at a time, so that what its formulas read and write stays in the cache. It gives each row the same bits by itself.
 
-namespace ct::detail {
+namespace ct::capture_impl {
 
 // ---- Putting together ------------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ bool Assembly::add_rows(const RecordedCall& c, const rows::RowRecord& record) {
   rows_ = {.call = &c, .shared = record.shared, .lead = shape.size() - axes, .shape = shape};
   if (parts_[0].shape && !leads(*parts_[0].shape)) return fail("has other rows");
   for (const AssemblyStep& step : parts_[0].steps)
-    if (const auto* const formulas = elementwise::formulas_of(*step.call->op); formulas && formulas->y.draws)
+    if (const auto* const formulas = map::formulas_of(*step.call->op); formulas && formulas->y.draws)
       return fail("stays apart from what draws by the place in the whole tensor");
   for (std::size_t k = 0; k < c.flags.size(); ++k) {
     if (!(c.flags[k] & kGradNeeded)) continue;
@@ -200,7 +200,7 @@ class RowPass {
   }
 
   template <class TensorOf>
-  static void formulas(const chain::Program& program, const RowCalls::Sources& inputs,
+  static void formulas(const map::chain::Program& program, const RowCalls::Sources& inputs,
                        const RowCalls::Sources& outputs, const TensorOf& tensor) {
     if (outputs.empty()) return;
     InlineVector<Tensor, 16> held;
@@ -210,7 +210,7 @@ class RowPass {
     InlineVector<const Tensor*, 16> all;
     for (const Tensor& t : held) all.emplace_back(&t);
     const std::span<const Tensor* const> given(all.begin(), all.size());
-    chain::run(program, given.first(outputs.size()), given.subspan(outputs.size()));
+    map::chain::run(program, given.first(outputs.size()), given.subspan(outputs.size()));
   }
 
   template <class TensorOf>
@@ -259,4 +259,4 @@ void run_rows(const FusedCalls& group, std::span<const Tensor* const> inputs,
   RowPass(group, inputs, outputs).all();
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

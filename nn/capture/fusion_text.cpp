@@ -7,7 +7,7 @@
 
 // Groups as observers see them, and the account of a plan for people.
 
-namespace ct::detail {
+namespace ct::capture_impl {
 namespace {
 
 struct Attrs {
@@ -19,7 +19,7 @@ void forward(const Forward& f) {
   for (const Tensor& t : f.outputs) outputs.emplace_back(&t);
   const FusedCalls& group = *f.attrs<Attrs>().group;
   if (group.rows) return run_rows(group, f.inputs, f.outputs);
-  CT_CHECK(chain::run(group.program, {outputs.begin(), outputs.size()}, f.inputs), Error, "fused",
+  CT_CHECK(map::chain::run(group.program, {outputs.begin(), outputs.size()}, f.inputs), Error, "fused",
            "the kernel of a group is gone");
 }
 
@@ -100,4 +100,4 @@ std::string explain(const FusionPlan& plan, const std::vector<RecordedCall>& cal
              groups == 1 ? " pass\n" : " passes\n", text, apart.empty() ? "" : "not fused:\n", apart);
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

@@ -13,7 +13,7 @@
 // its gradient in one, a step of an optimizer clips the gradients that it reads anyhow. A call that moves behind others is one
 // that none of them tells: by addresses, as in groups (assembly.cpp).
 
-namespace ct::detail {
+namespace ct::capture_impl {
 namespace {
 
 std::size_t occupied(const Place& p) {
@@ -197,4 +197,4 @@ std::vector<Tensor> merge_calls(std::vector<RecordedCall>& calls,
   return Merger(calls, passing).run();
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

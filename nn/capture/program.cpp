@@ -10,7 +10,7 @@
 #include <cotangent/nn/capture/program_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
-namespace ct::detail {
+namespace ct::capture_impl {
 namespace {
 
 // Everything that a recording holds for and the call shows, as words to compare; the rest is asked by Recorded::obstacle().
@@ -318,4 +318,4 @@ std::size_t StepProgram::memory() const {
   return bytes;
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

@@ -24,7 +24,7 @@
 
 // Parts of a captured function.
 
-namespace ct::detail {
+namespace ct::capture_impl {
 
 /// A leaf that a step uses, and its gradient: host state, which replays set as the recording left it.
 struct Leaf {
@@ -327,4 +327,4 @@ struct StepProgram::Impl {
   std::jthread compiler;  // that loads it beside the first steps
 };
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

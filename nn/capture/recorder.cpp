@@ -4,7 +4,7 @@
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/capture/program_internal.h>
 
-namespace ct::detail {
+namespace ct::capture_impl {
 
 const void* Leaf::gradient_of(const Tensor& leaf) {
   if (!leaf.impl()->autograd) return nullptr;
@@ -303,4 +303,4 @@ std::string difference(const Recorded& a, const Recorded& b) {
   return {};
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

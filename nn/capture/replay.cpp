@@ -9,7 +9,7 @@
 
 // A step as it is recorded, and as it is replayed.
 
-namespace ct::detail {
+namespace ct::capture_impl {
 // The step runs as it is recorded, on both devices.
 std::vector<Tensor> StepProgram::Impl::record(const Recorded::Key& key, std::vector<Tensor> slots, Body body,
                                               const Recorded* before) {
@@ -182,4 +182,4 @@ void StepProgram::Impl::replay(Recorded& r, Inputs inputs, Body body) {
   last = &r;
 }
 
-}  // namespace ct::detail
+}  // namespace ct::capture_impl

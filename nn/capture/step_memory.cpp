@@ -9,9 +9,9 @@
 
 namespace ct {
 
-CapturePool::CapturePool() : memory_(std::make_shared<detail::StepMemory>()) {}
+CapturePool::CapturePool() : memory_(std::make_shared<capture_impl::StepMemory>()) {}
 
-namespace detail {
+namespace capture_impl {
 namespace {
 Stream own_stream(Device device) {
   if (device.is_cpu()) return {};
@@ -102,5 +102,5 @@ void Mailbox::send() {
   changed_ = false;
 }
 
-}  // namespace detail
+}  // namespace capture_impl
 }  // namespace ct

@@ -11,7 +11,7 @@
 
 namespace ct {
 
-using namespace explaining;
+using namespace explain_impl;
 
 namespace {
 

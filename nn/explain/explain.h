@@ -20,7 +20,7 @@
 namespace ct {
 
 class ForwardWatch;
-namespace explaining {
+namespace explain_impl {
 struct Tape;
 }
 
@@ -129,7 +129,7 @@ class CT_API ForwardWatch {
 
  private:
   friend CT_API Explanation explain(const Tensor& loss, const ExplainOptions& options);
-  void add_to(Explanation& explanation, const explaining::Tape& tape) const;
+  void add_to(Explanation& explanation, const explain_impl::Tape& tape) const;
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };

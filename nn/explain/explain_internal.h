@@ -15,7 +15,7 @@ namespace ct {
 class Node;
 }
 
-namespace ct::explaining {
+namespace ct::explain_impl {
 
 /// Tape behind a loss: the nodes in the order of recording, and the leaves. The loss keeps them alive.
 struct Tape {
@@ -87,4 +87,4 @@ inline std::string goal(const Explanation& e, const Explanation::Target& target)
 /// The largest moment in words.
 std::string peak_text(const Explanation& explanation);
 
-}  // namespace ct::explaining
+}  // namespace ct::explain_impl

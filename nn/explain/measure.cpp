@@ -33,7 +33,7 @@ double norm_of(const Tensor& g) {
 // Takes the hooks of a tape away while it lives, and with them what retain_grad() asked for.
 class HooksAside {
  public:
-  explicit HooksAside(const explaining::Tape& tape) : tape_(tape) {
+  explicit HooksAside(const explain_impl::Tape& tape) : tape_(tape) {
     for (Node* node : tape.nodes) nodes_.push_back(std::exchange(node->output_hooks, {}));
     for (TensorImpl* leaf : tape.leaves) leaves_.push_back(std::exchange(detail::leaf_meta(*leaf).hooks, {}));
   }
@@ -46,15 +46,15 @@ class HooksAside {
   HooksAside& operator=(const HooksAside&) = delete;
 
  private:
-  const explaining::Tape& tape_;
+  const explain_impl::Tape& tape_;
   std::vector<std::vector<OutputHooks>> nodes_;
   std::vector<HookList<TensorHook>> leaves_;
 };
 
 }  // namespace
 
-void explaining::go_back(const Tensor& loss, const Tape& tape, const ExplainOptions& options,
-                         Explanation& result) {
+void explain_impl::go_back(const Tensor& loss, const Tape& tape, const ExplainOptions& options,
+                           Explanation& result) {
   const HooksAside aside(tape);
   const Device device = loss.device();
   Explanation::Node* running = nullptr;  // the node whose part of the way it is, since `started`
@@ -148,7 +148,7 @@ struct ForwardWatch::Impl final : OpObserver {
 ForwardWatch::ForwardWatch(const DeviceLimits& limits) : impl_(std::make_shared<Impl>(limits)) {}
 ForwardWatch::~ForwardWatch() = default;
 
-void ForwardWatch::add_to(Explanation& result, const explaining::Tape& tape) const {
+void ForwardWatch::add_to(Explanation& result, const explain_impl::Tape& tape) const {
   const std::lock_guard lock(impl_->mutex);
   const auto& runs = impl_->runs;
   std::vector<bool> taken(runs.size());

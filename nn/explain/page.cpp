@@ -2,7 +2,7 @@
 #include <cotangent/nn/io/json.h>
 
 namespace ct {
-namespace explaining {
+namespace explain_impl {
 
 std::string source_of(std::string_view op, Device device, DType dtype) {
   // The first kind of file that names the op: its kernels, the table of formulas that they are made of, its OpDef.
@@ -53,18 +53,18 @@ io::Json page_node(const Explanation::Node& node) {
 }
 
 }  // namespace
-}  // namespace explaining
+}  // namespace explain_impl
 
 std::string Explanation::to_html() const {
-  using explaining::optional_number;
+  using explain_impl::optional_number;
   io::Json::List shown, named, runs, moments;
-  for (const Node& node : nodes) shown.push_back(explaining::page_node(node));
+  for (const Node& node : nodes) shown.push_back(explain_impl::page_node(node));
   for (const Leaf& leaf : leaves)
     named.push_back(io::Json::object({{"name", leaf.name},
                                       {"meta", describe(leaf.meta)},
-                                      {"bytes", explaining::bytes_of(leaf.meta)},
+                                      {"bytes", explain_impl::bytes_of(leaf.meta)},
                                       {"g", optional_number(leaf.grad_norm)}}));
-  for (const explaining::Run& run : explaining::runs_of(*this))
+  for (const explain_impl::Run& run : explain_impl::runs_of(*this))
     runs.push_back(io::Json::object(
         {{"block", run.block}, {"youngest", run.youngest}, {"oldest", run.oldest}, {"copy", run.copy}}));
   for (const Moment& m : memory)
@@ -77,11 +77,11 @@ std::string Explanation::to_html() const {
                                        {"runs", std::move(runs)},
                                        {"memory", std::move(moments)},
                                        {"peak", peak},
-                                       {"peakText", explaining::peak_text(*this)}})
+                                       {"peakText", explain_impl::peak_text(*this)}})
                          .dump("explain");
   // "</script" ends a script, and after "<!--" and "<script" its end is no end: no name may write a "<".
   for (std::size_t at = 0; (at = json.find('<', at)) != std::string::npos;) json.replace(at, 1, "\\u003c");
-  std::string page = explaining::k_page;
+  std::string page = explain_impl::k_page;
   constexpr std::string_view kPlace = "/*TAPE*/null";
   return page.replace(page.find(kPlace), kPlace.size(), json);
 }

@@ -9,7 +9,7 @@
 #include <cotangent/nn/explain/explain_internal.h>
 
 namespace ct {
-namespace explaining {
+namespace explain_impl {
 namespace {
 
 std::string list(const std::vector<std::string>& parts, const char* between = ", ") {
@@ -132,9 +132,9 @@ std::string peak_text(const Explanation& e) {
                      " (", node.module.empty() ? "" : node.module + ", ", node.op, "): ", list(parts, " + "));
 }
 
-}  // namespace explaining
+}  // namespace explain_impl
 
-using namespace explaining;
+using namespace explain_impl;
 
 std::string Explanation::to_string() const {
   const auto any = [&](auto member) {

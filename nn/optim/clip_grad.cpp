@@ -38,7 +38,7 @@ struct Gradients {
 
   // Inputs of an op: `others`, and the gradients.
   std::span<const Tensor* const> with(std::initializer_list<const Tensor*> others) const {
-    std::vector<const Tensor*>& inputs = many::scratch_inputs();
+    std::vector<const Tensor*>& inputs = update::many::scratch_inputs();
     inputs.insert(inputs.end(), others);
     for (const Tensor& t : tensors) inputs.push_back(&t);
     return inputs;
@@ -74,7 +74,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
   Gradients& grads = *lease;
   grads.collect(op, params);
   if (grads.tensors.empty()) return zeros({});
-  many::reserve_scratch(grads.tensors.size(), grads.tensors.size() + 1);
+  update::many::reserve_scratch(grads.tensors.size(), grads.tensors.size() + 1);
   const DeviceGuard device(grads.device);
   Tensor norm = Tensor::allocate({}, grads.norm_dtype(), grads.device);
   execute(grads.device,
@@ -97,7 +97,7 @@ void clip_grad_value_(const std::vector<Tensor>& params, double limit) {
   Gradients& grads = *lease;
   grads.collect(op, params);
   if (grads.tensors.empty()) return;
-  many::reserve_scratch(grads.tensors.size(), grads.tensors.size());
+  update::many::reserve_scratch(grads.tensors.size(), grads.tensors.size());
   ct::detail::write(update::k_clip_values, grads.with({}), update::ClampAttrs{limit});
   grads.bump_versions();
 }

@@ -60,13 +60,13 @@ void Ema::update() {
              ", is no longer contiguous; it must stay as it was when the averages were begun");
   }
   std::vector<bool> done(params_.size());
-  many::reserve_scratch(params_.size(), 1 + 2 * params_.size());
+  update::many::reserve_scratch(params_.size(), 1 + 2 * params_.size());
   for (std::size_t first = 0; first < params_.size(); ++first) {
     if (done[first]) continue;
     const DType dtype = params_[first].dtype();
     const Device device = params_[first].device();
     const Tensor& updates = counter(device, dtype);
-    std::vector<const Tensor*>& inputs = many::scratch_inputs();
+    std::vector<const Tensor*>& inputs = update::many::scratch_inputs();
     inputs.push_back(&updates);
     for (std::size_t i = first; i < params_.size(); ++i) {
       if (params_[i].dtype() != dtype || !(params_[i].device() == device)) continue;

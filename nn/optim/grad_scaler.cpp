@@ -96,7 +96,7 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   }
   CT_CHECK(!grads.empty(), ValueError, kScaler, "no parameter of ", optimizer.name(),
            " has a gradient; call scale(loss).backward() first");
-  many::reserve_scratch(grads.size(), grads.size() + 2);
+  update::many::reserve_scratch(grads.size(), grads.size() + 2);
   const Device device = grads[0].device();
   if (numbers_.device() != device) {
     CT_CHECK(seen_.size() == 1, DeviceError, kScaler, "gradients are on ", to_string(numbers_.device()),
@@ -113,7 +113,7 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
     entry.found_inf.zero_();
   }
   const Tensor factor = unscale ? number(update::kInverse) : Tensor();
-  std::vector<const Tensor*>& inputs = many::scratch_inputs();
+  std::vector<const Tensor*>& inputs = update::many::scratch_inputs();
   inputs.insert(inputs.end(), {&entry.found_inf, &factor});
   for (const Tensor& grad : grads) inputs.push_back(&grad);
   ct::detail::write(update::k_unscale, inputs, {});

@@ -12,13 +12,14 @@ namespace ct::optim::internal {
 
 /// Memory for a step of so many parameters.
 inline void reserve_step(std::size_t params) {
-  many::reserve_scratch(params, update::kShared + params * (update::kFirstMoment + many::kMaxMoments));
+  update::many::reserve_scratch(
+      params, update::kShared + params * (update::kFirstMoment + update::many::kMaxMoments));
 }
 
 /// Inputs of a step, of which `next` is to be filled in.
 struct Inputs {
   const Tensor none{};
-  std::vector<const Tensor*>& list = many::scratch_inputs();
+  std::vector<const Tensor*>& list = update::many::scratch_inputs();
   const Tensor** next = nullptr;
 
   Inputs(std::size_t count, std::initializer_list<const Tensor*> shared) {

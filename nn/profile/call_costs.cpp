@@ -4,7 +4,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/nn/profile/profile_internal.h>
 
-namespace ct::profiling {
+namespace ct::profile_impl {
 namespace {
 
 // Flags: it is there; a gradient that is a cotangent, so nothing was written; a gradient that was added to a sum.
@@ -154,4 +154,4 @@ Cost CallCosts::cost(const OpDef& op, std::size_t place) const {
   return {computed ? cost.flops * std::min(factors, 2) : 0, bytes_read(reads) + written};
 }
 
-}  // namespace ct::profiling
+}  // namespace ct::profile_impl

@@ -12,7 +12,7 @@
 // Activity records of CUPTI, NVIDIA's profiling interface. Its library is opened where it is; its headers are not needed: of
 // a record a few fields are read, which stand at the same place since CUDA 9.
 
-namespace ct::profiling {
+namespace ct::profile_impl {
 namespace {
 
 enum Kind : std::uint32_t {
@@ -184,4 +184,4 @@ std::vector<KernelRecords::Work> KernelRecords::finish() {
   return result;
 }
 
-}  // namespace ct::profiling
+}  // namespace ct::profile_impl

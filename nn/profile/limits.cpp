@@ -19,7 +19,7 @@
 namespace ct {
 namespace {
 
-using namespace profiling;
+using namespace profile_impl;
 
 // The device of the last call on a GPU, if there is one.
 struct Places final : Tracer {
@@ -108,7 +108,7 @@ Value remembered(std::map<Key, Value>& known, const Key& key, Measure&& measure)
 
 }  // namespace
 
-std::vector<double> profiling::times_of(FunctionRef<void()> fn, const TimeOptions& options) {
+std::vector<double> profile_impl::times_of(FunctionRef<void()> fn, const TimeOptions& options) {
   CT_CHECK(options.warmup >= 0 && options.runs > 0, ValueError, "time_of", "got warmup = ", options.warmup,
            " and runs = ", options.runs, "; wanted 0 or more, and 1 or more");
   Device device = options.device.value_or(cpu);

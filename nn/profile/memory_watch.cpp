@@ -10,7 +10,7 @@
 // Births and deaths of blocks. Storages give a block back to the allocator that it came from, so an allocator in front of a
 // device's sees both, and storages need not know of it.
 
-namespace ct::profiling {
+namespace ct::profile_impl {
 
 struct MemoryWatch::Entry {
   enum Kind : std::uint8_t { born, dead, claimed, in_use } kind;
@@ -191,4 +191,4 @@ std::vector<MemoryWatch::Peak> MemoryWatch::peaks() const {
   return result;
 }
 
-}  // namespace ct::profiling
+}  // namespace ct::profile_impl

@@ -13,7 +13,7 @@
 
 // Shared declarations of this folder's files.
 
-namespace ct::profiling {
+namespace ct::profile_impl {
 
 /// Nanoseconds of the steady clock.
 std::int64_t host_ns();
@@ -115,4 +115,4 @@ class MemoryWatch {
   std::unique_ptr<Log> log_;
 };
 
-}  // namespace ct::profiling
+}  // namespace ct::profile_impl

@@ -19,7 +19,7 @@
 namespace ct {
 namespace {
 
-using namespace profiling;
+using namespace profile_impl;
 
 DType computed_in(DType found, const Tensor& t) {
   return found == DType::u8 && t.defined() && is_floating(t.dtype()) ? t.dtype() : found;
@@ -191,19 +191,19 @@ Profile profile(FunctionRef<void()> fn, const ProfileOptions& options) {
 
 // ---- Clocks ---------------------------------------------------------------------------------------------------
 
-std::int64_t profiling::host_ns() {
+std::int64_t profile_impl::host_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
-void profiling::wait_for_devices() {
+void profile_impl::wait_for_devices() {
   for (int i = 0; i < kMaxCudaDevices;
        ++i)  // those without an allocator have no work: looking starts no driver
     if (detail::g_current_allocators[1 + i].load(std::memory_order_acquire)) synchronize(cuda(i));
 }
 
-namespace profiling {
+namespace profile_impl {
 namespace {
 
 // Events of earlier profiles, by device: making one takes longer than recording it.
@@ -253,5 +253,5 @@ double GpuClock::ns_between(std::int32_t from, std::int32_t to) const {
   return 1e6 * events_[static_cast<std::size_t>(from)].elapsed_ms(events_[static_cast<std::size_t>(to)]);
 }
 
-}  // namespace profiling
+}  // namespace profile_impl
 }  // namespace ct

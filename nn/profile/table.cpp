@@ -14,7 +14,7 @@
 namespace ct {
 namespace {
 
-using profiling::direction;
+using profile_impl::direction;
 
 // Limits of each device and dtype that calls of this profile ran with.
 class Limits {

@@ -112,7 +112,7 @@ Problem problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
   p.scale = attrs.scale, p.causal = attrs.causal, p.causal_offset = attrs.causal_offset;
   p.draw = rule.draw, p.drops = rule.threshold > 0, p.keep = rule.keep;
   p.drop_last = static_cast<std::uint32_t>(rule.threshold > 0 ? rule.threshold - 1 : 0);
-  p.mask_kind = gpu::mask_kind(mask);
+  p.mask_kind = rows::mask_kind(mask);
   if (mask.defined()) {
     const Strides s = broadcast_strides(mask.shape(), mask.strides(), {e.batch, e.heads, e.queries, e.keys});
     p.mask = {mask.raw_data(), s[0], s[1], s[2], s[3]};

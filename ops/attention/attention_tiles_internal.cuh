@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-using gpu::MaskKind;
+using rows::MaskKind;
 
 // Where the elements of a tensor [batch, heads, length, dim] lie.
 struct Place {
@@ -126,8 +126,8 @@ __device__ __forceinline__ void finish_scores(const Problem& p, std::int64_t b, 
       }
       s[r][c] *= static_cast<C>(p.scale);
       if (p.mask_kind == MaskKind::none) continue;
-      const C m = gpu::mask_value<C>(p.mask_kind, p.mask.data,
-                                     b * p.mask.batch + h * p.mask.head + i * p.mask.row + j * p.mask.col);
+      const C m = rows::mask_value<C>(p.mask_kind, p.mask.data,
+                                      b * p.mask.batch + h * p.mask.head + i * p.mask.row + j * p.mask.col);
       // A hidden element counts for nothing, not even where it is NaN.
       s[r][c] = m == -C(INFINITY) ? m : s[r][c] + m;
     }

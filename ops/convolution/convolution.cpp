@@ -22,9 +22,9 @@ int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1)
 
 void check_attrs(const char* op, const Attrs& a) {
   constexpr int64_t kMost = 0x7fffffff;
-  windows::check(op, "stride", a.stride, 1, kMost);
-  windows::check(op, "padding", a.padding, 0, kMost);
-  windows::check(op, "dilation", a.dilation, 1, kMost);
+  convolution::windows::check(op, "stride", a.stride, 1, kMost);
+  convolution::windows::check(op, "padding", a.padding, 0, kMost);
+  convolution::windows::check(op, "dilation", a.dilation, 1, kMost);
   CT_CHECK(a.groups >= 1, ValueError, op, "groups is ", a.groups, "; it must be at least 1");
 }
 
@@ -277,7 +277,7 @@ CT_ROOM(convolution, &convolution::k_conv2d, &convolution::k_conv_transpose2d, &
 namespace {
 
 using convolution::Attrs;
-using windows::row;
+using convolution::windows::row;
 
 // One image is a batch of one.
 Tensor layer(const OpDef& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Attrs& attrs) {

@@ -9,7 +9,7 @@
 
 namespace ct {
 CT_KERNEL_TABLES(pooling)
-namespace pooling {
+namespace convolution::pooling {
 namespace {
 
 using std::int64_t;
@@ -19,7 +19,7 @@ constexpr int64_t kMost = int64_t{1} << 28;  // places are 32-bit numbers
 // ---- shape rules ------------------------------------------------------------------------------------------
 
 void check(const char* op, const char* what, Size2d size, int64_t least) {
-  windows::check(op, what, size, least, kMost);
+  convolution::windows::check(op, what, size, least, kMost);
 }
 
 // Number of windows of an axis of `in` elements.
@@ -188,19 +188,20 @@ void gradient_backward(const Backward& b, Run run) {
       b.grad_in(0));
 }
 
-}  // namespace pooling
+}  // namespace convolution::pooling
 
-CT_ROOM(pooling, &pooling::k_max_pool2d, &pooling::k_avg_pool2d, &pooling::k_pool2d_gradient)
+CT_ROOM(pooling, &convolution::pooling::k_max_pool2d, &convolution::pooling::k_avg_pool2d,
+        &convolution::pooling::k_pool2d_gradient)
 
 // ---- the functions ------------------------------------------------------------------------------------------
 
 namespace {
 
-using pooling::Attrs;
+using convolution::pooling::Attrs;
 
 Attrs adaptive(Size2d output_size) { return {.kernel = output_size, .adaptive = true}; }
 
-Tensor row(const char* op, const Tensor& x) { return windows::row(op, "x", x, 2); }
+Tensor row(const char* op, const Tensor& x) { return convolution::windows::row(op, "x", x, 2); }
 PoolStride along(std::optional<std::int64_t> stride) {
   return stride ? PoolStride(1, *stride) : PoolStride();
 }
@@ -208,7 +209,7 @@ PoolStride along(std::optional<std::int64_t> stride) {
 }  // namespace
 
 ValuesIndices max_pool2d_with_indices(const Tensor& x, Size2d kernel_size, const MaxPool2dOptions& options) {
-  auto [values, indices] = dispatch_n<2>(pooling::k_max_pool2d, {x},
+  auto [values, indices] = dispatch_n<2>(convolution::pooling::k_max_pool2d, {x},
                                          Attrs{.kernel = kernel_size,
                                                .stride = options.stride.value_or(kernel_size),
                                                .padding = options.padding,
@@ -220,7 +221,7 @@ Tensor max_pool2d(const Tensor& x, Size2d kernel_size, const MaxPool2dOptions& o
   return max_pool2d_with_indices(x, kernel_size, options).values;
 }
 Tensor avg_pool2d(const Tensor& x, Size2d kernel_size, const AvgPool2dOptions& options) {
-  return dispatch(pooling::k_avg_pool2d, {x, Tensor{}},
+  return dispatch(convolution::pooling::k_avg_pool2d, {x, Tensor{}},
                   Attrs{.kernel = kernel_size,
                         .stride = options.stride.value_or(kernel_size),
                         .padding = options.padding,
@@ -229,10 +230,10 @@ Tensor avg_pool2d(const Tensor& x, Size2d kernel_size, const AvgPool2dOptions& o
                         .divisor_override = options.divisor_override});
 }
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2d output_size) {
-  return dispatch(pooling::k_avg_pool2d, {x, Tensor{}}, adaptive(output_size));
+  return dispatch(convolution::pooling::k_avg_pool2d, {x, Tensor{}}, adaptive(output_size));
 }
 Tensor adaptive_max_pool2d(const Tensor& x, Size2d output_size) {
-  return dispatch_n<2>(pooling::k_max_pool2d, {x}, adaptive(output_size))[0];
+  return dispatch_n<2>(convolution::pooling::k_max_pool2d, {x}, adaptive(output_size))[0];
 }
 
 Tensor max_pool1d(const Tensor& x, Integer kernel_size, const MaxPool1dOptions& options) {

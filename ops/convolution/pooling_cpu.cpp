@@ -10,7 +10,7 @@
 // adaptive pools differ in size and are taken one by one. Gradients go from windows to elements, in the order of the
 // windows: an image has one thread.
 
-namespace ct::pooling {
+namespace ct::convolution::pooling {
 namespace {
 
 constexpr std::int64_t kElements = 1 << 12;  // for one thread
@@ -144,6 +144,6 @@ void run_cpu(Work work, const Windows& w, const Tensor& from, const Tensor& indi
 }
 
 }  // namespace
-}  // namespace ct::pooling
+}  // namespace ct::convolution::pooling
 
-CT_KERNELS(cpu, pooling, CT_POOLING_KERNELS(pooling::run_cpu))
+CT_KERNELS(cpu, pooling, CT_POOLING_KERNELS(convolution::pooling::run_cpu))

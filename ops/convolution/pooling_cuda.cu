@@ -8,7 +8,7 @@
 // write to one place. It finds out once which elements or windows it looks at, and then goes through images, of each of
 // which it asks for all it needs at once.
 
-namespace ct::pooling {
+namespace ct::convolution::pooling {
 namespace {
 
 constexpr int kThreads = 256;
@@ -212,6 +212,6 @@ void run_cuda(Work work, const Windows& w, const Tensor& from, const Tensor& ind
 }
 
 }  // namespace
-}  // namespace ct::pooling
+}  // namespace ct::convolution::pooling
 
-CT_KERNELS(cuda, pooling, CT_POOLING_KERNELS(pooling::run_cuda))
+CT_KERNELS(cuda, pooling, CT_POOLING_KERNELS(convolution::pooling::run_cuda))

@@ -11,7 +11,7 @@
 // Windows, and what an element of a pool, or of its gradient, is. The CPU takes these one by one for adaptive pools alone, and
 // goes from windows to elements for gradients.
 
-namespace ct::pooling {
+namespace ct::convolution::pooling {
 
 struct Attrs {
   Size2d kernel = 1;  // of an adaptive pool: the size of the result
@@ -160,15 +160,16 @@ struct KernelsOf {
   }
 };
 
-}  // namespace ct::pooling
+}  // namespace ct::convolution::pooling
 
 /// The entries of a device's table of kernels (CT_KERNELS), made of what does the work.
-#define CT_POOLING_KERNELS(run)                                                     \
-  {"max_pool2d", pooling::KernelsOf<run>::forward<pooling::max_forward>,            \
-   pooling::KernelsOf<run>::backward<pooling::max_backward>},                       \
-      {"avg_pool2d", pooling::KernelsOf<run>::forward<pooling::average_forward>,    \
-       pooling::KernelsOf<run>::backward<pooling::average_backward>},               \
-  {                                                                                 \
-    "pool2d_gradient", pooling::KernelsOf<run>::forward<pooling::gradient_forward>, \
-        pooling::KernelsOf<run>::backward<pooling::gradient_backward>               \
+#define CT_POOLING_KERNELS(run)                                                                            \
+  {"max_pool2d", convolution::pooling::KernelsOf<run>::forward<convolution::pooling::max_forward>,         \
+   convolution::pooling::KernelsOf<run>::backward<convolution::pooling::max_backward>},                    \
+      {"avg_pool2d", convolution::pooling::KernelsOf<run>::forward<convolution::pooling::average_forward>, \
+       convolution::pooling::KernelsOf<run>::backward<convolution::pooling::average_backward>},            \
+  {                                                                                                        \
+    "pool2d_gradient",                                                                                     \
+        convolution::pooling::KernelsOf<run>::forward<convolution::pooling::gradient_forward>,             \
+        convolution::pooling::KernelsOf<run>::backward<convolution::pooling::gradient_backward>            \
   }

@@ -3,7 +3,7 @@
 
 // The plain kernels: image by image by pooling_plain.h.
 
-namespace ct::pooling {
+namespace ct::convolution::pooling {
 namespace {
 
 using namespace plain;
@@ -24,6 +24,6 @@ void run_plain(Work work, const Windows& w, const Tensor& from, const Tensor& in
 }
 
 }  // namespace
-}  // namespace ct::pooling
+}  // namespace ct::convolution::pooling
 
-CT_KERNELS(plain, pooling, CT_POOLING_KERNELS(pooling::run_plain))
+CT_KERNELS(plain, pooling, CT_POOLING_KERNELS(convolution::pooling::run_plain))

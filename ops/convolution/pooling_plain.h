@@ -11,7 +11,7 @@ namespace ct::plain {
 
 /// Calls f(window, element) for all elements of all windows.
 template <class F>
-void each_pair(const pooling::Windows& w, const F& f) {
+void each_pair(const convolution::pooling::Windows& w, const F& f) {
   for (int p = 0; p < w.height.out; ++p)
     for (int q = 0; q < w.width.out; ++q)
       for (int i = w.height.begin(p); i < w.height.end(p); i += w.height.dilation)
@@ -21,20 +21,21 @@ void each_pair(const pooling::Windows& w, const F& f) {
 }
 
 /// y = max x, and where it is
-inline void max_pool(const pooling::Windows& w, const double* x, double* y, std::int64_t* index) {
+inline void max_pool(const convolution::pooling::Windows& w, const double* x, double* y,
+                     std::int64_t* index) {
   for (int window = 0; window < w.out_pixels(); ++window) y[window] = -INFINITY, index[window] = -1;
   each_pair(w, [&](int window, int a) {
     if (index[window] < 0 || x[a] > y[window] || std::isnan(x[a])) y[window] = x[a], index[window] = a;
   });
 }
 /// The share of each element in the mean of a window.
-inline double mean_share(const pooling::Windows& w, int window) {
+inline double mean_share(const convolution::pooling::Windows& w, int window) {
   return 1.0 / static_cast<double>(w.divisor(window / w.width.out, window % w.width.out));
 }
 /// Calls f(window, element, share) for all elements that have a share in a window's result: the one of `index`, where there is
 /// one, or without indices all of the window.
 template <class F>
-void each_share(const pooling::Windows& w, const std::int64_t* index, const F& f) {
+void each_share(const convolution::pooling::Windows& w, const std::int64_t* index, const F& f) {
   if (!index) {
     std::vector<double> shares;
     for (int window = 0; window < w.out_pixels(); ++window) shares.push_back(mean_share(w, window));
@@ -44,12 +45,14 @@ void each_share(const pooling::Windows& w, const std::int64_t* index, const F& f
     if (index[window] >= 0) f(window, static_cast<int>(index[window]), 1.0);
 }
 /// y = x[index], or the mean of x without one
-inline void pool(const pooling::Windows& w, const double* x, const std::int64_t* index, double* y) {
+inline void pool(const convolution::pooling::Windows& w, const double* x, const std::int64_t* index,
+                 double* y) {
   for (int window = 0; window < w.out_pixels(); ++window) y[window] = 0;
   each_share(w, index, [&](int window, int a, double share) { y[window] += x[a] * share; });
 }
 /// dx: each window gives its cotangent to the element it chose, or in equal shares to all
-inline void pool_gradient(const pooling::Windows& w, const double* g, const std::int64_t* index, double* dx) {
+inline void pool_gradient(const convolution::pooling::Windows& w, const double* g, const std::int64_t* index,
+                          double* dx) {
   for (int a = 0; a < w.in_pixels(); ++a) dx[a] = 0;
   each_share(w, index, [&](int window, int a, double share) { dx[a] += g[window] * share; });
 }

@@ -5,7 +5,7 @@
 namespace ct {
 namespace {
 
-using pooling::Attrs;
+using convolution::pooling::Attrs;
 
 struct Case {
   const char* label;

@@ -10,7 +10,7 @@
 
 namespace ct {
 CT_KERNEL_TABLES(upsample)
-namespace resizing {
+namespace convolution::resizing {
 namespace {
 
 constexpr std::int64_t kMost = std::int64_t{1} << 30;  // places are 32-bit numbers
@@ -22,7 +22,7 @@ void infer_other(Infer& in, const char* name, Size2d Attrs::*size, Size2d Attrs:
   const Attrs& a = in.attrs<Attrs>();
   CT_CHECK(t.dim() == 4 && t.size(2) > 0 && t.size(3) > 0, ShapeError, in.op.name, name, " is ", describe(t),
            "; it must be [N, C, H, W] of at least one pixel");
-  windows::check(in.op.name, "size", a.*size, 1, kMost);
+  convolution::windows::check(in.op.name, "size", a.*size, 1, kMost);
   CT_CHECK(same == nullptr || a.*same == Size2d(t.size(2), t.size(3)), ShapeError, in.op.name, name, " is ",
            describe(t), ", size is {", (a.size).height, ", ", (a.size).width,
            "}; its images must be of that size");
@@ -91,9 +91,9 @@ void result_to_image(const Tensor& from, const Tensor& to, const Attrs& a, Run r
   if (to.numel() > 0) run(true, Grid(a, to.shape(), from.shape()), from, to);
 }
 
-}  // namespace resizing
+}  // namespace convolution::resizing
 
-CT_ROOM(upsample, &resizing::k_upsample2d, &resizing::k_upsample2d_gradient)
+CT_ROOM(upsample, &convolution::resizing::k_upsample2d, &convolution::resizing::k_upsample2d_gradient)
 
 // ---- the functions ------------------------------------------------------------------------------------------
 
@@ -113,10 +113,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   CT_CHECK(!scaled || (factor.height > 0 && factor.width > 0 && std::isfinite(factor.height + factor.width)),
            ValueError, kOp, "scale_factor is {", factor.height, ", ", factor.width,
            "}; both must be positive and finite");
-  resizing::Attrs attrs{.factor_height = line ? 0 : factor.height,
-                        .factor_width = factor.width,
-                        .linear = options.mode != Interpolation::nearest,
-                        .align_corners = options.align_corners};
+  convolution::resizing::Attrs attrs{.factor_height = line ? 0 : factor.height,
+                                     .factor_width = factor.width,
+                                     .linear = options.mode != Interpolation::nearest,
+                                     .align_corners = options.align_corners};
   const Tensor image = line ? x.unsqueeze(-2) : x;
   const auto times = [](std::int64_t n, double f) {
     return static_cast<std::int64_t>(std::min(std::floor(static_cast<double>(n) * f), 1e15));
@@ -124,7 +124,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   attrs.size = scaled ? Size2d(times(image.size(2), factor.height), times(image.size(3), factor.width))
                       : *options.size;
   if (line) attrs.size.height = 1;
-  const Tensor y = dispatch(resizing::k_upsample2d, {image}, attrs);
+  const Tensor y = dispatch(convolution::resizing::k_upsample2d, {image}, attrs);
   return line ? y.squeeze(-2) : y;
 }
 

@@ -5,7 +5,7 @@
 
 // Image by image, an element of the result at a time. In the gradient too every element has one writer.
 
-namespace ct::resizing {
+namespace ct::convolution::resizing {
 namespace {
 
 constexpr std::int64_t kElements = 1 << 12;  // for one thread
@@ -44,6 +44,6 @@ void run_cpu(bool back, const Grid& grid, const Tensor& from, const Tensor& to) 
 }
 
 }  // namespace
-}  // namespace ct::resizing
+}  // namespace ct::convolution::resizing
 
-CT_KERNELS(cpu, upsample, CT_RESIZING_KERNELS(resizing::run_cpu))
+CT_KERNELS(cpu, upsample, CT_RESIZING_KERNELS(convolution::resizing::run_cpu))

@@ -8,7 +8,7 @@
 // A thread for as many neighbours of a row of the result as one access of 16 bytes holds, forward and back: no two write to
 // one place. Images are counted in blockIdx.y, and a thread takes several, so that where it looks is computed once.
 
-namespace ct::resizing {
+namespace ct::convolution::resizing {
 namespace {
 
 constexpr int kThreads = 256;
@@ -128,6 +128,6 @@ void run_cuda(bool back, const Grid& grid, const Tensor& from, const Tensor& to)
 }
 
 }  // namespace
-}  // namespace ct::resizing
+}  // namespace ct::convolution::resizing
 
-CT_KERNELS(cuda, upsample, CT_RESIZING_KERNELS(resizing::run_cuda))
+CT_KERNELS(cuda, upsample, CT_RESIZING_KERNELS(convolution::resizing::run_cuda))

@@ -9,7 +9,7 @@
 // Places that the pixels of a resized image read, and the formula of an element of it, or of its gradient: written once for
 // both devices.
 
-namespace ct::resizing {
+namespace ct::convolution::resizing {
 
 struct Attrs {
   Size2d size = 1;                             // of the result
@@ -125,11 +125,13 @@ struct KernelsOf {
   }
 };
 
-}  // namespace ct::resizing
+}  // namespace ct::convolution::resizing
 
 /// The entries of a device's table of kernels (CT_KERNELS), made of what does the work.
-#define CT_RESIZING_KERNELS(run)                                                           \
-  {"upsample2d", resizing::KernelsOf<run>::forward, resizing::KernelsOf<run>::backward}, { \
-    "upsample2d_gradient", resizing::KernelsOf<run>::gradient_forward,                     \
-        resizing::KernelsOf<run>::gradient_backward                                        \
+#define CT_RESIZING_KERNELS(run)                                                    \
+  {"upsample2d", convolution::resizing::KernelsOf<run>::forward,                    \
+   convolution::resizing::KernelsOf<run>::backward},                                \
+  {                                                                                 \
+    "upsample2d_gradient", convolution::resizing::KernelsOf<run>::gradient_forward, \
+        convolution::resizing::KernelsOf<run>::gradient_backward                    \
   }

@@ -4,7 +4,7 @@
 
 // The plain kernels: image by image by upsample_plain.h.
 
-namespace ct::resizing {
+namespace ct::convolution::resizing {
 namespace {
 
 using namespace plain;
@@ -21,6 +21,6 @@ void run_plain(bool back, const Grid& grid, const Tensor& from, const Tensor& to
 }
 
 }  // namespace
-}  // namespace ct::resizing
+}  // namespace ct::convolution::resizing
 
-CT_KERNELS(plain, upsample, CT_RESIZING_KERNELS(resizing::run_plain))
+CT_KERNELS(plain, upsample, CT_RESIZING_KERNELS(convolution::resizing::run_plain))

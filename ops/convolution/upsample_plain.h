@@ -8,14 +8,14 @@ namespace ct::plain {
 
 /// Calls f(element of x, its share) for those, one or two, that element p of y looks at.
 template <class F>
-void each_share(const resizing::Axis& axis, int p, const F& f) {
-  const resizing::Source s = axis.source(p);
+void each_share(const convolution::resizing::Axis& axis, int p, const F& f) {
+  const convolution::resizing::Source s = axis.source(p);
   f(s.low, 1 - s.share);
   if (s.share > 0) f(s.low + 1, s.share);
 }
 /// Calls f(pixel of y, pixel of x, its share).
 template <class F>
-void each_share(const resizing::Grid& grid, const F& f) {
+void each_share(const convolution::resizing::Grid& grid, const F& f) {
   for (int p = 0; p < grid.height.out; ++p)
     for (int q = 0; q < grid.width.out; ++q)
       each_share(grid.height, p, [&](int i, double row) {
@@ -26,12 +26,12 @@ void each_share(const resizing::Grid& grid, const F& f) {
 }
 
 /// y = sum s x
-inline void resize(const resizing::Grid& grid, const double* x, double* y) {
+inline void resize(const convolution::resizing::Grid& grid, const double* x, double* y) {
   for (int p = 0; p < grid.out_pixels(); ++p) y[p] = 0;
   each_share(grid, [&](int p, int a, double share) { y[p] += share * x[a]; });
 }
 /// dx = sum s g
-inline void resize_gradient(const resizing::Grid& grid, const double* g, double* dx) {
+inline void resize_gradient(const convolution::resizing::Grid& grid, const double* g, double* dx) {
   for (int a = 0; a < grid.in_pixels(); ++a) dx[a] = 0;
   each_share(grid, [&](int p, int a, double share) { dx[a] += share * g[p]; });
 }

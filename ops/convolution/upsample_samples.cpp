@@ -4,7 +4,7 @@
 namespace ct {
 namespace {
 
-using resizing::Attrs;
+using convolution::resizing::Attrs;
 
 struct Case {
   const char* label;

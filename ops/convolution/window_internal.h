@@ -9,7 +9,7 @@
 
 // Checks of the arguments of convolutions and pools.
 
-namespace ct::windows {
+namespace ct::convolution::windows {
 
 /// Throws ValueError unless both numbers of `size` are from `least` to `most`.
 inline void check(const char* op, const char* what, Size2d size, std::int64_t least, std::int64_t most) {
@@ -26,4 +26,4 @@ inline Tensor row(const char* op, const char* name, const Tensor& t, int least) 
   return t.unsqueeze(-2);
 }
 
-}  // namespace ct::windows
+}  // namespace ct::convolution::windows

@@ -27,7 +27,7 @@ Tensor broadcast(const Tensor& t, const Shape& shape) {
 // A gradient of zero in the shape of an input: one number, read over and over.
 Tensor zero_gradient(const TensorMeta& meta) {
   const Tensor zero = Tensor::allocate({}, meta.dtype, meta.device);
-  calls::fill(zero, 0);
+  walk::calls::fill(zero, 0);
   return broadcast(zero, meta.shape);
 }
 
@@ -192,25 +192,25 @@ Tensor result_of(const OpDef& op, const Tensor& t, AttrsView attrs, DType dtype,
 }
 }  // namespace
 
-Tensor calls::converted(const Tensor& t, DType dtype) {
+Tensor walk::calls::converted(const Tensor& t, DType dtype) {
   if (t.is_contiguous() && t.dtype() == dtype) return t;
   return result_of(k_copy, t, CopyAttrs{dtype}, dtype, t.device());
 }
 
-Tensor calls::moved(const Tensor& t, Device device) {
+Tensor walk::calls::moved(const Tensor& t, Device device) {
   if (t.device() == device) return result_of(k_copy, t, CopyAttrs{t.dtype()}, t.dtype(), device);
   return result_of(k_to_device, t, ToDeviceAttrs{device}, t.dtype(), device);
 }
 
-void calls::assign(const Tensor& target, const Tensor& source) {
+void walk::calls::assign(const Tensor& target, const Tensor& source) {
   detail::write(k_assign, {&target, &source});
 }
 
-void calls::fill(const Tensor& target, const Scalar& value) {
+void walk::calls::fill(const Tensor& target, const Scalar& value) {
   detail::write(k_fill, {&target}, FillAttrs{value});
 }
 
-Tensor detail::packed(const Tensor& t) { return calls::contiguous(t); }
+Tensor detail::packed(const Tensor& t) { return walk::calls::contiguous(t); }
 
 // ---- members of Tensor ------------------------------------------------------------------------------------
 
@@ -236,9 +236,9 @@ Tensor Tensor::pin_memory() const {
   Tensor out = from_storage(Storage::allocate_pinned(static_cast<std::size_t>(nbytes())), shape(),
                             contiguous_strides(shape()), 0, dtype());
   if (is_cpu()) {
-    calls::assign(out, *this);
+    walk::calls::assign(out, *this);
   } else {
-    move_bytes(out, calls::contiguous(*this));
+    move_bytes(out, walk::calls::contiguous(*this));
   }
   return out;
 }
@@ -267,7 +267,7 @@ Tensor::operator bool() const {
 template <class T>
 std::vector<T> Tensor::elements() const {
   detail::note_read("to_vector");
-  const Tensor host = calls::converted(is_cpu() ? *this : calls::moved(*this, cpu), dtype_of<T>);
+  const Tensor host = walk::calls::converted(is_cpu() ? *this : walk::calls::moved(*this, cpu), dtype_of<T>);
   const T* data = static_cast<const T*>(host.raw_data());
   return std::vector<T>(data, data + host.numel());
 }
@@ -284,7 +284,7 @@ template CT_API std::vector<bool> Tensor::elements() const;
 Tensor& Tensor::fill_(const Scalar& value) {
   check_fits("fill_", value, dtype());
   if (grad_enabled() && requires_grad()) return dispatch_inplace(k_fill, *this, {}, FillAttrs{value});
-  calls::fill(*this, value);
+  walk::calls::fill(*this, value);
   detail::note_change(*get().storage);
   return *this;
 }
@@ -299,7 +299,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   CT_CHECK(broadcast_shapes("copy_", shape(), source.shape()) == shape(), ShapeError, "copy_", "the source, ",
            describe(source), ", does not broadcast to the target, ", describe(*this),
            "; its sizes must be the target's or 1");
-  detail::check_writable("copy_", *this);
+  walk::check_writable("copy_", *this);
   if (grad_enabled() && (requires_grad() || source.requires_grad()))
     return dispatch_inplace(k_assign, *this, {source.to(dtype()).to(device()).expand(shape())});
   if (source.is_same(*this) || numel() == 0) return *this;
@@ -307,18 +307,18 @@ Tensor& Tensor::copy_(const Tensor& source) {
   Tensor from = source;
   if (from.device() == device()) {
     const bool shared = from.impl()->storage == get().storage;
-    if (shared) from = calls::moved(from, device());  // the two may overlap
+    if (shared) from = walk::calls::moved(from, device());  // the two may overlap
   } else {
     if (size_of(dtype()) < size_of(from.dtype()))
-      from = calls::converted(from, dtype());  // fewer bytes to move
+      from = walk::calls::converted(from, dtype());  // fewer bytes to move
     if (is_contiguous() && from.dtype() == dtype() && from.shape() == shape()) {
-      move_bytes(*this, calls::contiguous(from));
+      move_bytes(*this, walk::calls::contiguous(from));
       detail::note_change(*get().storage);
       return *this;
     }
-    from = calls::moved(from, device());
+    from = walk::calls::moved(from, device());
   }
-  calls::assign(*this, broadcast(from, shape()));
+  walk::calls::assign(*this, broadcast(from, shape()));
   detail::note_change(*get().storage);
   return *this;
 }

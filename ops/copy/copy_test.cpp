@@ -59,11 +59,11 @@ TEST_CASE("all dtypes convert to all dtypes", "[copy]") {
         REQUIRE(values(x.to(to)) == want);
         // The same through strides, where conversion takes another way.
         REQUIRE(values(x.slice(0, 0, 1036).view({14, 74}).t().to(to)) ==
-                values(ct::calls::contiguous(x.slice(0, 0, 1036).view({14, 74}).t()).to(to)));
+                values(ct::walk::calls::contiguous(x.slice(0, 0, 1036).view({14, 74}).t()).to(to)));
         REQUIRE(values(x.slice(0, 1, INT64_MAX, 3).to(to)) ==
-                values(ct::calls::contiguous(x.slice(0, 1, INT64_MAX, 3)).to(to)));
+                values(ct::walk::calls::contiguous(x.slice(0, 1, INT64_MAX, 3)).to(to)));
         REQUIRE(values(x.narrow(0, 1, 900).to(to)) ==
-                values(ct::calls::contiguous(x.narrow(0, 1, 900)).to(to)));  // unaligned
+                values(ct::walk::calls::contiguous(x.narrow(0, 1, 900)).to(to)));  // unaligned
       }
     }
   }
@@ -132,13 +132,13 @@ TEST_CASE("copies of any layout into any layout", "[copy]") {
         };
         for (const ct::Dims& from : orders) {
           Tensor src = laid_out(from, 0);
-          ct::calls::assign(src, source);
+          ct::walk::calls::assign(src, source);
           REQUIRE(values(src) == want);
           for (const ct::Dims& to : orders)
             for (const std::int64_t gap : {0, 1, 4}) {
               INFO(shape << ' ' << ct::name(dtype) << " from " << from << " to " << to << " gap " << gap);
               const Tensor dst = laid_out(to, gap);
-              ct::calls::assign(dst, src);
+              ct::walk::calls::assign(dst, src);
               REQUIRE(values(dst) == want);
             }
         }

@@ -44,18 +44,18 @@ void target_infer(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 constexpr InputDef kWritten[] = {{.name = "target", .gradient = false}};
 constexpr OutputDef kFilled[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kSequenceAttributes[] = {
-    CT_ATTRIBUTE(detail::Sequence, start),        CT_ATTRIBUTE(detail::Sequence, step),
-    CT_ATTRIBUTE(detail::Sequence, end),          CT_ATTRIBUTE(detail::Sequence, integer_start),
-    CT_ATTRIBUTE(detail::Sequence, integer_step), CT_ATTRIBUTE(detail::Sequence, from_end),
-    CT_ATTRIBUTE(detail::Sequence, integer),
+    CT_ATTRIBUTE(random::Sequence, start),        CT_ATTRIBUTE(random::Sequence, step),
+    CT_ATTRIBUTE(random::Sequence, end),          CT_ATTRIBUTE(random::Sequence, integer_start),
+    CT_ATTRIBUTE(random::Sequence, integer_step), CT_ATTRIBUTE(random::Sequence, from_end),
+    CT_ATTRIBUTE(random::Sequence, integer),
 };
 constexpr AttrDef kDrawAttributes[] = {
-    CT_ATTRIBUTE(detail::Draw, kind, "uniform normal exponential integer"),
-    CT_ATTRIBUTE(detail::Draw, offset),
-    CT_ATTRIBUTE(detail::Draw, scale),
-    CT_ATTRIBUTE(detail::Draw, low),
-    CT_ATTRIBUTE(detail::Draw, high),
-    CT_ATTRIBUTE(detail::Draw, state),
+    CT_ATTRIBUTE(random::Draw, kind, "uniform normal exponential integer"),
+    CT_ATTRIBUTE(random::Draw, offset),
+    CT_ATTRIBUTE(random::Draw, scale),
+    CT_ATTRIBUTE(random::Draw, low),
+    CT_ATTRIBUTE(random::Draw, high),
+    CT_ATTRIBUTE(random::Draw, state),
 };
 constexpr OpDef k_sequence = checked({
     .name = "sequence",
@@ -78,32 +78,32 @@ constexpr OpDef k_draw = checked({
     .dtypes = kAllTypes,
 });
 
-void write_sequence(const Tensor& t, const detail::Sequence& sequence) {
+void write_sequence(const Tensor& t, const random::Sequence& sequence) {
   if (t.numel() > 0) detail::write(k_sequence, {&t}, sequence);
 }
-void write_random(const Tensor& t, const detail::Draw& draw) {
+void write_random(const Tensor& t, const random::Draw& draw) {
   if (t.numel() > 0) detail::write(k_draw, {&t}, draw);
 }
-void zero(const Tensor& t) { calls::fill(t, 0); }
+void zero(const Tensor& t) { walk::calls::fill(t, 0); }
 
-void draw_into(const Tensor& t, detail::Draw draw, Generator& generator) {
+void draw_into(const Tensor& t, random::Draw draw, Generator& generator) {
   with_draw(generator, [&](const GeneratorState& state) {
     draw.state = state;
     write_random(t, draw);
   });
 }
 
-Tensor& overwrite_random(const char* op, Tensor& t, detail::Draw draw, Generator& generator) {
+Tensor& overwrite_random(const char* op, Tensor& t, random::Draw draw, Generator& generator) {
   CT_CHECK(is_floating(t.dtype()), DTypeError, op, "got ", describe(t),
            "; a floating dtype (f32, f64, f16, bf16) is needed");
   CT_CHECK(
       !(grad_enabled() && t.requires_grad()), AutogradError, op, describe(t),
       " requires a gradient and can't be overwritten while recording; wrap the change in a NoGrad guard");
-  detail::check_writable(op, t);
+  walk::check_writable(op, t);
   const bool direct = t.is_contiguous() && reinterpret_cast<std::uintptr_t>(t.raw_data()) % 16 == 0;
   const Tensor values = direct ? t : Tensor::allocate(t.shape(), t.dtype(), t.device());
   draw_into(values, draw, generator);
-  if (!direct) calls::assign(t, values);
+  if (!direct) walk::calls::assign(t, values);
   detail::note_change(*t.impl()->storage);
   return t;
 }
@@ -113,7 +113,7 @@ void check_floating_draw(const char* op, const Tensor& t) {
            " can't hold these numbers; use randint, or a floating dtype (f32, f64, f16, bf16)");
 }
 
-Tensor random_floating(const char* op, detail::Draw::Kind kind, const Shape& shape,
+Tensor random_floating(const char* op, random::Draw::Kind kind, const Shape& shape,
                        const TensorOptions& options, Generator& generator) {
   Tensor t = make(op, shape, options);
   check_floating_draw(op, t);
@@ -148,7 +148,7 @@ Tensor zeros(const Shape& shape, const TensorOptions& options) {
 
 Tensor ones(const Shape& shape, const TensorOptions& options) {
   Tensor t = make("ones", shape, options);
-  calls::fill(t, 1);
+  walk::calls::fill(t, 1);
   return finish(std::move(t), options);
 }
 
@@ -158,7 +158,7 @@ Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& option
                                                                 : DType::boolean;
   check_fits("full", value, options.dtype.value_or(natural));
   Tensor t = make("full", shape, options, natural);
-  calls::fill(t, value);
+  walk::calls::fill(t, value);
   return finish(std::move(t), options);
 }
 
@@ -175,7 +175,7 @@ Tensor ones_like(const Tensor& like) { return full_like(like, 1); }
 Tensor full_like(const Tensor& like, const Scalar& value) {
   check_fits("full_like", value, like.dtype());
   Tensor t = empty_like(like);
-  calls::fill(t, value);
+  walk::calls::fill(t, value);
   return t;
 }
 
@@ -185,14 +185,14 @@ Tensor eye(Integer rows, Integer columns, const TensorOptions& options) {
   Tensor t = make("eye", {rows, columns}, options);
   zero(t);
   const std::int64_t n = std::min(rows, columns);
-  calls::fill(Tensor::from_storage(t.impl()->storage, {n}, {columns + 1}, 0, t.dtype()), 1);
+  walk::calls::fill(Tensor::from_storage(t.impl()->storage, {n}, {columns + 1}, 0, t.dtype()), 1);
   return finish(std::move(t), options);
 }
 
 // ---- sequences -------------------------------------------------------------------------------------------
 
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
-  detail::Sequence s;
+  random::Sequence s;
   s.integer = !start.is_floating() && !end.is_floating() && !step.is_floating();
   s.start = start.to<double>();
   s.step = step.to<double>();
@@ -241,7 +241,7 @@ Tensor linspace(Real start, Real end, Integer count, const TensorOptions& option
   detail::check_finite("linspace", "end", end);
   Tensor t = make("linspace", {count}, options);
   CT_CHECK(t.dtype() != DType::boolean, DTypeError, "linspace", "dtype bool can't count; use another dtype");
-  detail::Sequence s;
+  random::Sequence s;
   s.start = start;
   s.end = end;
   s.step = count > 1 ? (end - start) / static_cast<double>(count - 1) : 0;
@@ -253,11 +253,11 @@ Tensor linspace(Real start, Real end, Integer count, const TensorOptions& option
 // ---- random values ---------------------------------------------------------------------------------------
 
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator& generator) {
-  return random_floating("rand", detail::Draw::Kind::uniform, shape, options, generator);
+  return random_floating("rand", random::Draw::Kind::uniform, shape, options, generator);
 }
 
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator& generator) {
-  return random_floating("randn", detail::Draw::Kind::normal, shape, options, generator);
+  return random_floating("randn", random::Draw::Kind::normal, shape, options, generator);
 }
 
 Tensor rand_like(const Tensor& like, Generator& generator) {
@@ -274,7 +274,7 @@ Tensor randint(Integer low, Integer high, const Shape& shape, const TensorOption
            ") is empty; high must be > low");
   check_holds("randint", options.dtype.value_or(DType::i64), low, high - 1);
   Tensor t = make("randint", shape, options, DType::i64);
-  draw_into(t, {.kind = detail::Draw::Kind::integer, .low = low, .high = high, .state = {}}, generator);
+  draw_into(t, {.kind = random::Draw::Kind::integer, .low = low, .high = high, .state = {}}, generator);
   return finish(std::move(t), options);
 }
 
@@ -306,7 +306,7 @@ Tensor& uniform_(Tensor& t, double low, double high, Generator& generator) {
   CT_CHECK(high >= low && std::isfinite(high - low), ValueError, "uniform_", "low is ", low, ", high ", high,
            "; they must be finite, and low not above high");
   return overwrite_random(
-      "uniform_", t, {.kind = detail::Draw::Kind::uniform, .offset = low, .scale = high - low, .state = {}},
+      "uniform_", t, {.kind = random::Draw::Kind::uniform, .offset = low, .scale = high - low, .state = {}},
       generator);
 }
 
@@ -314,14 +314,14 @@ Tensor& normal_(Tensor& t, double mean, double std, Generator& generator) {
   detail::check_finite("normal_", "mean", mean);
   detail::check_not_negative("normal_", "std", std);
   return overwrite_random("normal_", t,
-                          {.kind = detail::Draw::Kind::normal, .offset = mean, .scale = std, .state = {}},
+                          {.kind = random::Draw::Kind::normal, .offset = mean, .scale = std, .state = {}},
                           generator);
 }
 
 Tensor& exponential_(Tensor& t, double rate, Generator& generator) {
   detail::check_positive("exponential_", "rate", rate);
   return overwrite_random("exponential_", t,
-                          {.kind = detail::Draw::Kind::exponential, .scale = 1 / rate, .state = {}},
+                          {.kind = random::Draw::Kind::exponential, .scale = 1 / rate, .state = {}},
                           generator);
 }
 
@@ -344,8 +344,8 @@ Tensor from_memory(const char* op, const void* data, DType source, std::int64_t 
            " can't require a gradient; only floating dtypes (f32, f64, f16, bf16) can");
   Tensor t = Tensor::allocate(shape, source, cpu);
   if (count > 0) std::memcpy(t.raw_data(), data, static_cast<std::size_t>(t.nbytes()));
-  if (options.dtype) t = calls::converted(t, *options.dtype);
-  if (!options.device.is_cpu()) t = calls::moved(t, options.device);
+  if (options.dtype) t = walk::calls::converted(t, *options.dtype);
+  if (!options.device.is_cpu()) t = walk::calls::moved(t, options.device);
   return finish(std::move(t), options);
 }
 

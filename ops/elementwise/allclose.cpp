@@ -9,7 +9,7 @@
 
 namespace ct {
 
-namespace binary {
+namespace elementwise::binary {
 extern const OpDef k_isclose;
 }
 
@@ -19,7 +19,7 @@ Tensor isclose(const Tensor& a, const Tensor& b, Real rtol, Real atol, Flag equa
   const auto wide = [](const Tensor& t) { return !t.defined() || is_floating(t.dtype()) ? t : t.to(f64); };
   const Tensor x = wide(a), y = wide(b);
   const Tensor close =
-      dispatch(binary::k_isclose, {x, y}, elementwise::Parameters{double{rtol}, double{atol}});
+      dispatch(elementwise::binary::k_isclose, {x, y}, map::Parameters{double{rtol}, double{atol}});
   return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
 }
 bool allclose(const Tensor& a, const Tensor& b, Real rtol, Real atol, Flag equal_nan) {

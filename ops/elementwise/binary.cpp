@@ -19,10 +19,10 @@ namespace ct {
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) CT_KERNEL_TABLES(name)
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) CT_KERNEL_TABLES(name)
 #include <cotangent/ops/elementwise/scalar_table.inc>
-namespace binary {
+namespace elementwise::binary {
 namespace {
 
-using namespace elementwise;
+using namespace map;
 
 // ---- Definitions -----------------------------------------------------------------------------------------
 
@@ -104,7 +104,8 @@ constexpr const OpDef* ops[] = {
 #include <cotangent/ops/elementwise/scalar_table.inc>
 };
 }  // namespace
-}  // namespace binary
+}  // namespace elementwise::binary
+namespace binary = elementwise::binary;
 
 namespace rooms {
 extern const Room binary;
@@ -115,7 +116,7 @@ const Room binary{"binary", ct::binary::ops};
 
 namespace {
 
-using elementwise::Parameters;
+using map::Parameters;
 
 // Integers wrap around, numbers that they are calculated with do not. Where integers become f32, any will do.
 void check_number(const OpDef& op, const char* name, const Scalar& p, DType dtype) {
@@ -130,7 +131,7 @@ Tensor with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
 }
 // The same for comparisons: the number takes the value that it has in the tensor's dtype.
 Tensor compare_with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
-  return with_number(op, x, elementwise::rounded(p, promote(x.dtype(), p)));
+  return with_number(op, x, map::rounded(p, promote(x.dtype(), p)));
 }
 Tensor calculate(const OpDef& op, const char* name, const Tensor& x, const Scalar& p) {
   check_number(op, name, p, promote(x.dtype(), p));
@@ -211,7 +212,7 @@ Tensor div(const Tensor& a, const Tensor& b) { return dispatch(binary::k_div, {a
 Tensor div(const Tensor& a, const Scalar& b) { return with_number(binary::k_div_scalar, a, b); }
 Tensor div(const Scalar& a, const Tensor& b) { return with_number(binary::k_rdiv_scalar, b, a); }
 
-namespace unary {
+namespace elementwise::unary {
 extern const OpDef k_square, k_cube, k_sqrt, k_rsqrt, k_reciprocal;
 }
 
@@ -223,14 +224,14 @@ Tensor pow(const Tensor& a, const Scalar& b) {
            "; powers of u8 and bool are not there: convert with .to(i64) or .to(f32)");
   const double p = b.to<double>();
   // Powers with an operation of their own: faster, and exact to the last place.
-  if (p == 2) return dispatch(unary::k_square, {a.to(dtype)});
-  if (p == 3) return dispatch(unary::k_cube, {a.to(dtype)});
+  if (p == 2) return dispatch(elementwise::unary::k_square, {a.to(dtype)});
+  if (p == 3) return dispatch(elementwise::unary::k_cube, {a.to(dtype)});
   if (p == 1) return with_number(binary::k_mul_scalar, a, b);
   // In 16 bits not: their gradients start from the rounded result.
   if (is_floating(dtype) && !is_low_precision(dtype)) {
-    if (p == 0.5) return dispatch(unary::k_sqrt, {a});
-    if (p == -0.5) return dispatch(unary::k_rsqrt, {a});
-    if (p == -1) return dispatch(unary::k_reciprocal, {a});
+    if (p == 0.5) return dispatch(elementwise::unary::k_sqrt, {a});
+    if (p == -0.5) return dispatch(elementwise::unary::k_rsqrt, {a});
+    if (p == -1) return dispatch(elementwise::unary::k_reciprocal, {a});
   } else if (!is_floating(dtype)) {
     CT_CHECK(p >= 0, ValueError, "pow", "the exponent ", b, " of an integer tensor, ", describe(a),
              ", is negative; convert the tensor with .to(f32)");

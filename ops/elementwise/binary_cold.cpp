@@ -9,18 +9,18 @@
 // promotes as a number does.
 
 namespace ct {
-namespace binary {
+namespace elementwise::binary {
 #define CT_BINARY(...)
 #define CT_PREDICATE(...)
 #define CT_BINARY_COLD(name, ...) extern const OpDef k_##name;
 #define CT_BITWISE CT_BINARY_COLD
 #define CT_TERNARY CT_BINARY_COLD
 #include <cotangent/ops/elementwise/binary_table.inc>
-}  // namespace binary
+}  // namespace elementwise::binary
 
 namespace {
 
-using elementwise::Parameters;
+using map::Parameters;
 
 // `number`, to be combined with x.
 Tensor operand(const OpDef& op, const Scalar& number, const Tensor& x) {
@@ -58,10 +58,10 @@ void check_value(const OpDef& op, const Tensor& a, const Tensor& b, const Tensor
 
 }  // namespace
 
-#define CT_WITH_NUMBERS(name)                                                               \
-  Tensor name(const Tensor& a, const Tensor& b) { return combine(binary::k_##name, a, b); } \
-  Tensor name(const Tensor& a, const Scalar& b) { return combine(binary::k_##name, a, b); } \
-  Tensor name(const Scalar& a, const Tensor& b) { return combine(binary::k_##name, a, b); }
+#define CT_WITH_NUMBERS(name)                                                                            \
+  Tensor name(const Tensor& a, const Tensor& b) { return combine(elementwise::binary::k_##name, a, b); } \
+  Tensor name(const Tensor& a, const Scalar& b) { return combine(elementwise::binary::k_##name, a, b); } \
+  Tensor name(const Scalar& a, const Tensor& b) { return combine(elementwise::binary::k_##name, a, b); }
 CT_WITH_NUMBERS(atan2)
 CT_WITH_NUMBERS(hypot)
 CT_WITH_NUMBERS(xlogy)
@@ -72,13 +72,13 @@ CT_WITH_NUMBERS(bitwise_left_shift)
 CT_WITH_NUMBERS(bitwise_right_shift)
 #undef CT_WITH_NUMBERS
 
-#define CT_DIVISION(name)                                                                   \
-  Tensor name(const Tensor& a, const Tensor& b) { return combine(binary::k_##name, a, b); } \
-  Tensor name(const Tensor& a, const Scalar& b) {                                           \
-    check_divisor(binary::k_##name, a, b);                                                  \
-    return combine(binary::k_##name, a, b);                                                 \
-  }                                                                                         \
-  Tensor name(const Scalar& a, const Tensor& b) { return combine(binary::k_##name, a, b); }
+#define CT_DIVISION(name)                                                                                \
+  Tensor name(const Tensor& a, const Tensor& b) { return combine(elementwise::binary::k_##name, a, b); } \
+  Tensor name(const Tensor& a, const Scalar& b) {                                                        \
+    check_divisor(elementwise::binary::k_##name, a, b);                                                  \
+    return combine(elementwise::binary::k_##name, a, b);                                                 \
+  }                                                                                                      \
+  Tensor name(const Scalar& a, const Tensor& b) { return combine(elementwise::binary::k_##name, a, b); }
 CT_DIVISION(fmod)
 CT_DIVISION(remainder)
 CT_DIVISION(floor_divide)
@@ -94,27 +94,28 @@ Tensor bitwise_not(const Tensor& x) {
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   const std::int64_t channels = x.defined() && x.dim() > 1 ? x.shape()[1] : 1;
   if (!x.defined() || !weight.defined() || weight.numel() == 1)
-    return dispatch(binary::k_prelu, {x, weight.defined() && weight.dim() > 0 ? weight.view({}) : weight});
+    return dispatch(elementwise::binary::k_prelu,
+                    {x, weight.defined() && weight.dim() > 0 ? weight.view({}) : weight});
   CT_CHECK(weight.dim() == 1 && weight.numel() == channels, ShapeError, "prelu", "the weight is ",
            describe(weight), " and x ", describe(x),
            "; it has one number, or one for each place of axis 1, here ", channels);
   Shape along{channels};
   for (int d = 2; d < x.dim(); ++d) along.push_back(1);
-  return dispatch(binary::k_prelu, {x, weight.view(along)});
+  return dispatch(elementwise::binary::k_prelu, {x, weight.view(along)});
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
-  return dispatch(binary::k_lerp, {a, b, weight});
+  return dispatch(elementwise::binary::k_lerp, {a, b, weight});
 }
 Tensor lerp(const Tensor& a, const Tensor& b, const Scalar& weight) {
-  return dispatch(binary::k_lerp_scalar, {a, b}, Parameters{weight, 0});
+  return dispatch(elementwise::binary::k_lerp_scalar, {a, b}, Parameters{weight, 0});
 }
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {
-  check_value(binary::k_addcmul, x, a, b, value);
-  return dispatch(binary::k_addcmul, {x, a, b}, Parameters{value, 0});
+  check_value(elementwise::binary::k_addcmul, x, a, b, value);
+  return dispatch(elementwise::binary::k_addcmul, {x, a, b}, Parameters{value, 0});
 }
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {
-  return dispatch(binary::k_addcdiv, {x, a, b}, Parameters{value, 0});
+  return dispatch(elementwise::binary::k_addcdiv, {x, a, b}, Parameters{value, 0});
 }
 
 CT_MEMBER(Tensor, atan2, (const Tensor& b) const, b)

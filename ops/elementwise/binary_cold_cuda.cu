@@ -5,8 +5,8 @@
 // The kernels of cold lines for CUDA, forward and backward: one for each compute type, which knows them all.
 
 namespace ct::cuda_kernels {
-using namespace elementwise;
-using namespace binary::formulas;
+using namespace map;
+using namespace elementwise::binary::formulas;
 
 struct ColdBinary : Table<void
 #define CT_BINARY(...)

@@ -6,8 +6,8 @@
 // Every kernel of the two tables for the CPU (ops/engine/map/map_cpu.h says how they run).
 
 namespace ct::cpu_kernels {
-using namespace elementwise;
-using namespace binary::formulas;
+using namespace map;
+using namespace elementwise::binary::formulas;
 }  // namespace ct::cpu_kernels
 
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                                \

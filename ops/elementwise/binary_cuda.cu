@@ -6,8 +6,8 @@
 // they run), but those of cold lines: binary_cold_cuda.cu.
 
 namespace ct::cuda_kernels {
-using namespace elementwise;
-using namespace binary::formulas;
+using namespace map;
+using namespace elementwise::binary::formulas;
 
 struct Formulas : Table<void
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \

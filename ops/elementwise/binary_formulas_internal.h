@@ -2,9 +2,9 @@
 
 #include <cotangent/ops/engine/map/binary.h>
 
-namespace ct::binary::formulas {
+namespace ct::elementwise::binary::formulas {
 
-using namespace elementwise;
+using namespace map;
 
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
   CT_BINARY_FORMULAS(Formula, name, saves_a, saves_b, y, da, db)
@@ -20,4 +20,4 @@ using namespace elementwise;
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) CT_UNARY_PREDICATE_FORMULA(Formula, name, y)
 #include <cotangent/ops/elementwise/scalar_table.inc>
 
-}  // namespace ct::binary::formulas
+}  // namespace ct::elementwise::binary::formulas

@@ -12,7 +12,7 @@
 namespace ct {
 namespace {
 
-using elementwise::Parameters;
+using map::Parameters;
 using testing::operator<<;
 
 // ---- Oracles: the formulas once more, in the plainest way, in f64 -----------------------------------------
@@ -21,7 +21,7 @@ using testing::operator<<;
 using BinaryFormula = double (*)(double, double, double);
 template <BinaryFormula f>
 std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs) {
-  const double p = elementwise::parameters_of(attrs).p.to<double>();
+  const double p = map::parameters_of(attrs).p.to<double>();
   return {testing::by_index(broadcast_shapes("reference", in[0].shape(), in[1].shape()), [&](const Dims& i) {
     return f(testing::at(in[0], i), testing::at(in[1], i), p);
   })};
@@ -67,7 +67,7 @@ CT_REFERENCE(bitwise_right_shift, std::floor(a / std::pow(2.0, b)))
 using TernaryFormula = double (*)(double, double, double, double);
 template <TernaryFormula f>
 std::vector<Tensor> ternary_reference(std::span<const Tensor> in, AttrsView attrs) {
-  const double p = elementwise::parameters_of(attrs).p.to<double>();
+  const double p = map::parameters_of(attrs).p.to<double>();
   const Shape shape = broadcast_shapes("reference", in[0].shape(), in[1].shape());
   return {testing::by_index(broadcast_shapes("reference", shape, in[2].shape()), [&](const Dims& i) {
     return f(testing::at(in[0], i), testing::at(in[1], i), testing::at(in[2], i), p);

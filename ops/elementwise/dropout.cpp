@@ -9,7 +9,7 @@ namespace ct {
 CT_KERNEL_TABLES(dropout)
 namespace {
 
-using dropout_kernels::Attrs;
+using elementwise::dropout_impl::Attrs;
 
 void check_probability(const char* op, double p) {
   CT_CHECK(p >= 0 && p <= 1, ValueError, op, "the probability p is ", p, "; it must lie in [0, 1]");

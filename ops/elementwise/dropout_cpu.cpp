@@ -3,10 +3,10 @@
 
 // Dropout is an elementwise formula that draws, the same one in both directions.
 
-namespace ct::dropout_kernels {
+namespace ct::elementwise::dropout_impl {
 namespace {
 
-using namespace elementwise;
+using namespace map;
 
 void drop(const Tensor& x, const Tensor& y, const Attrs& attrs) {
   apply(x, y, attrs, [](const auto&... call) { run_cpu(tiles_of<Drop>, call...); });
@@ -25,7 +25,8 @@ constexpr FormulaRecord kFormula = formula_record<Drop, tiles_of<Drop>>();
 constexpr MapRecord kDropout{kFormula, 1, {{kFormula, "g"}}, read_call};
 
 }  // namespace
-}  // namespace ct::dropout_kernels
+}  // namespace ct::elementwise::dropout_impl
 
-CT_KERNELS(cpu, dropout, {"dropout", dropout_kernels::forward_cpu, dropout_kernels::backward_cpu},
-           forward_only("dropout formulas", hand_out<dropout_kernels::kDropout>))
+CT_KERNELS(cpu, dropout,
+           {"dropout", elementwise::dropout_impl::forward_cpu, elementwise::dropout_impl::backward_cpu},
+           forward_only("dropout formulas", hand_out<elementwise::dropout_impl::kDropout>))

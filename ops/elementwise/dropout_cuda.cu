@@ -3,10 +3,10 @@
 
 // Dropout is an elementwise formula that draws, the same one in both directions.
 
-namespace ct::dropout_kernels {
+namespace ct::elementwise::dropout_impl {
 namespace {
 
-using namespace elementwise;
+using namespace map;
 
 void drop(const Tensor& x, const Tensor& y, const Attrs& attrs) {
   apply(x, y, attrs,
@@ -19,6 +19,7 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::dropout_kernels
+}  // namespace ct::elementwise::dropout_impl
 
-CT_KERNELS(cuda, dropout, {"dropout", dropout_kernels::forward_cuda, dropout_kernels::backward_cuda})
+CT_KERNELS(cuda, dropout,
+           {"dropout", elementwise::dropout_impl::forward_cuda, elementwise::dropout_impl::backward_cuda})

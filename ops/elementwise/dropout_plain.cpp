@@ -4,7 +4,7 @@
 
 // The plain kernels: every element of a call by dropout_plain.h.
 
-namespace ct::dropout_kernels {
+namespace ct::elementwise::dropout_impl {
 namespace {
 
 using namespace plain;
@@ -31,6 +31,7 @@ void backward_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::dropout_kernels
+}  // namespace ct::elementwise::dropout_impl
 
-CT_KERNELS(plain, dropout, {"dropout", dropout_kernels::forward_plain, dropout_kernels::backward_plain})
+CT_KERNELS(plain, dropout,
+           {"dropout", elementwise::dropout_impl::forward_plain, elementwise::dropout_impl::backward_plain})

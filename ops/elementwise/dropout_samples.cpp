@@ -4,7 +4,7 @@
 namespace ct {
 namespace {
 
-using dropout_kernels::Attrs;
+using elementwise::dropout_impl::Attrs;
 
 std::vector<Sample> samples(SampleMaker& make) {
   return {

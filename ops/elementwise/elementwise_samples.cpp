@@ -11,7 +11,7 @@
 namespace ct {
 namespace {
 
-using elementwise::Parameters;
+using map::Parameters;
 using testing::operator<<;
 
 // ---- Oracles: the formulas once more, in the plainest way, in f64 -----------------------------------------
@@ -21,7 +21,7 @@ using Formula = double (*)(double, double, double);
 
 template <Formula f>
 std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs) {
-  const Parameters parameters = elementwise::parameters_of(attrs);
+  const Parameters parameters = map::parameters_of(attrs);
   const double p = parameters.p.to<double>(), q = parameters.q.to<double>();
   return {testing::by_index(in[0].shape(), [&](const Dims& i) { return f(testing::at(in[0], i), p, q); })};
 }
@@ -111,7 +111,7 @@ std::vector<Tensor> where_reference(std::span<const Tensor> in, AttrsView) {
   })};
 }
 std::vector<Tensor> where_scalar_reference(std::span<const Tensor> in, AttrsView attrs) {
-  const Parameters numbers = elementwise::parameters_of(attrs);
+  const Parameters numbers = map::parameters_of(attrs);
   const double p = numbers.p.to<double>(), q = numbers.q.to<double>();
   return {testing::by_index(broadcast_shapes("reference", in[0].shape(), in[1].shape()), [&](const Dims& i) {
     return testing::at(in[0], i) == q ? p : testing::at(in[1], i);

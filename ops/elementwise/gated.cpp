@@ -10,7 +10,7 @@ namespace ct {
 CT_KERNEL_TABLES(gated)
 namespace {
 
-using gated::Gate;
+using elementwise::gated::Gate;
 
 void infer(Infer& in) {
   const Tensor &gate = in.in(0), &up = in.in(1);
@@ -22,7 +22,7 @@ void infer(Infer& in) {
 // da = g b gate'(a), db = g gate(a).
 template <Gate kGate>
 void rule(const Backward& b) {
-  const auto gate = gated::gate_of<kGate>(elementwise::Symbol(b.in(0)));
+  const auto gate = elementwise::gated::gate_of<kGate>(map::Symbol(b.in(0)));
   if (b.needs(0)) b.set_grad_in(0, b.grad() * b.in(1) * gate.slope.tensor());
   if (b.needs(1)) b.set_grad_in(1, b.grad() * gate.value.tensor());
 }

@@ -3,9 +3,9 @@
 
 // Gated activations are elementwise formulas, backward one with two results; nothing here but their instances.
 
-#define CT_GATE(name, gate)                                                        \
-  {                                                                                \
-    name, elementwise::forward_cuda<gated::Gated<gated::Gate::gate>, true, false>, \
-        elementwise::joint_backward_cuda<gated::GatedGradients<gated::Gate::gate>> \
+#define CT_GATE(name, gate)                                                                          \
+  {                                                                                                  \
+    name, map::forward_cuda<elementwise::gated::Gated<elementwise::gated::Gate::gate>, true, false>, \
+        map::joint_backward_cuda<elementwise::gated::GatedGradients<elementwise::gated::Gate::gate>> \
   }
 CT_KERNELS(cuda, gated, CT_GATE("swiglu", silu), CT_GATE("geglu", gelu), CT_GATE("geglu_tanh", gelu_tanh))

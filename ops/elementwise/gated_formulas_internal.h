@@ -6,7 +6,7 @@
 // The gates and their slopes for any number type (see engine/map/formulas.h). Backward wants both,
 // which have their one exponential in common.
 
-namespace ct::gated {
+namespace ct::elementwise::gated {
 
 template <class X>
 struct GateValue {
@@ -15,7 +15,7 @@ struct GateValue {
 
 template <Gate kGate, class X>
 CT_FORMULA GateValue<X> gate_of(X x) {
-  using namespace elementwise;
+  using namespace map;
   if constexpr (kGate == Gate::silu) {
     const X s = sigmoid(x);
     return {x * s, s * (1 + x * (1 - s))};
@@ -31,11 +31,11 @@ CT_FORMULA GateValue<X> gate_of(X x) {
 template <Gate kGate, class X>
 CT_FORMULA auto gated_gradients(X g, X gate, X up) {
   const GateValue<X> of = gate_of<kGate>(gate);
-  return elementwise::results(g * up * of.slope, g * of.value);
+  return map::results(g * up * of.slope, g * of.value);
 }
 
 /// The formulas of the kernels, forward and back.
-struct Traits : elementwise::Formula {
+struct Traits : map::Formula {
   static constexpr bool kStreaming = true;
   static constexpr std::int64_t kGrain = 8192;
 };
@@ -45,4 +45,4 @@ template <Gate kGate>
 CT_MAP_FORMULA(GatedGradients, Traits, 3, 2, (X g, X gate, X up, X, X),
                return gated_gradients<kGate>(g, gate, up))
 
-}  // namespace ct::gated
+}  // namespace ct::elementwise::gated

@@ -1,7 +1,7 @@
 #pragma once
 
-namespace ct::gated {
+namespace ct::elementwise::gated {
 
 enum class Gate { silu, gelu, gelu_tanh };
 
-}  // namespace ct::gated
+}  // namespace ct::elementwise::gated

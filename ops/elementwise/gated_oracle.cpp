@@ -3,7 +3,7 @@
 
 // The plain kernels, oracles alone (the fast ones run in f64 as well): every element of a call by gated_plain.h.
 
-namespace ct::gated {
+namespace ct::elementwise::gated {
 namespace {
 
 using namespace plain;
@@ -32,8 +32,12 @@ void backward_plain(const Backward& call) {
 }
 
 }  // namespace
-}  // namespace ct::gated
+}  // namespace ct::elementwise::gated
 
-CT_KERNELS(oracle, gated, {"swiglu", gated::forward_plain<plain::silu>, gated::backward_plain<plain::silu>},
-           {"geglu", gated::forward_plain<plain::gelu>, gated::backward_plain<plain::gelu>},
-           {"geglu_tanh", gated::forward_plain<plain::gelu_tanh>, gated::backward_plain<plain::gelu_tanh>})
+CT_KERNELS(oracle, gated,
+           {"swiglu", elementwise::gated::forward_plain<plain::silu>,
+            elementwise::gated::backward_plain<plain::silu>},
+           {"geglu", elementwise::gated::forward_plain<plain::gelu>,
+            elementwise::gated::backward_plain<plain::gelu>},
+           {"geglu_tanh", elementwise::gated::forward_plain<plain::gelu_tanh>,
+            elementwise::gated::backward_plain<plain::gelu_tanh>})

@@ -15,7 +15,7 @@
 // The gradient formulas of the tables, evaluated on tensors instead of numbers: that is the rule of such an
 // op, whose result is on the tape and can be differentiated again.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 // Tensor and number in either order, for functions that want the tensor first.
 inline Tensor equal_of(const Tensor& a, const Tensor& b) { return eq(a, b); }
@@ -211,4 +211,4 @@ void operands_rule(const Backward& b) {
   (operand_rule<D>(b, i++), ...);
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -16,7 +16,7 @@ namespace ct {
 #include <cotangent/ops/elementwise/unary_table.inc>
 namespace {
 
-using namespace elementwise;
+using namespace map;
 
 // ---- Definitions ----------------------------------------------------------------------------------------
 
@@ -31,18 +31,18 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
 
 }  // namespace
 
-namespace unary {
+namespace elementwise::unary {
 #define CT_UNARY(name, text, types, saved, samples, y, dx)                                                 \
   extern constexpr OpDef k_##name =                                                                        \
       define_row(#name, text, types, unary_inputs(Saved::saved), false, infer_unary, &kernel_tables::name, \
                  unary_rule<formulas::name##_dx>, autocast_policy(#name), false);
 #include <cotangent/ops/elementwise/unary_table.inc>
-}  // namespace unary
+}  // namespace elementwise::unary
 
 namespace rooms {
 namespace {
 constexpr const OpDef* unary_ops[] = {
-#define CT_UNARY(name, text, types, saved, samples, y, dx) &ct::unary::k_##name,
+#define CT_UNARY(name, text, types, saved, samples, y, dx) &ct::elementwise::unary::k_##name,
 #include <cotangent/ops/elementwise/unary_table.inc>
 };
 }  // namespace
@@ -52,8 +52,8 @@ const Room unary{"unary", unary_ops};
 
 // ---- Functions ------------------------------------------------------------------------------------------
 
-#define CT_PLAIN(name)                                                    \
-  Tensor name(const Tensor& x) { return dispatch(unary::k_##name, {x}); } \
+#define CT_PLAIN(name)                                                                 \
+  Tensor name(const Tensor& x) { return dispatch(elementwise::unary::k_##name, {x}); } \
   Tensor Tensor::name() const { return ct::name(*this); }
 CT_PLAIN(neg)
 CT_PLAIN(abs)
@@ -98,8 +98,8 @@ CT_PLAIN(softsign)
 CT_PLAIN(logsigmoid)
 #undef CT_PLAIN
 
-#define CT_IN_PLACE(name)                                                         \
-  Tensor& name##_(Tensor& x) { return dispatch_inplace(unary::k_##name, x, {}); } \
+#define CT_IN_PLACE(name)                                                                      \
+  Tensor& name##_(Tensor& x) { return dispatch_inplace(elementwise::unary::k_##name, x, {}); } \
   Tensor& Tensor::name##_() { return ct::name##_(*this); }
 CT_IN_PLACE(neg)
 CT_IN_PLACE(abs)
@@ -116,18 +116,18 @@ CT_IN_PLACE(relu)
 
 Tensor leaky_relu(const Tensor& x, double slope) {
   detail::check_finite("leaky_relu", "slope", slope);
-  return dispatch(unary::k_leaky_relu, {x}, Parameters{slope, 0});
+  return dispatch(elementwise::unary::k_leaky_relu, {x}, Parameters{slope, 0});
 }
 
 Tensor elu(const Tensor& x, double alpha) {
   detail::check_finite("elu", "alpha", alpha);
-  return dispatch(unary::k_elu, {x}, Parameters{alpha, 0});
+  return dispatch(elementwise::unary::k_elu, {x}, Parameters{alpha, 0});
 }
 
 Tensor hardtanh(const Tensor& x, double low, double high) {
   CT_CHECK(low <= high, ValueError, "hardtanh", "the bounds are ", low, " and ", high,
            "; they must be numbers, the lower one first");
-  return dispatch(unary::k_hardtanh, {x}, Parameters{low, high});
+  return dispatch(elementwise::unary::k_hardtanh, {x}, Parameters{low, high});
 }
 Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
 
@@ -150,16 +150,17 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
            "NaN is to become infinite and an infinity NaN; use where() for one of them");
   // A value that one of the two puts in is not replaced by the other.
   const auto without_nan = [&](const Tensor& t) {
-    return dispatch(unary::k_nan_to_num, {t}, Parameters{nan, 0});
+    return dispatch(elementwise::unary::k_nan_to_num, {t}, Parameters{nan, 0});
   };
   const auto without_inf = [&](const Tensor& t) {
-    return dispatch(unary::k_inf_to_num, {t}, Parameters{high, low});
+    return dispatch(elementwise::unary::k_inf_to_num, {t}, Parameters{high, low});
   };
   return gives_nan ? without_inf(without_nan(x)) : without_nan(without_inf(x));
 }
 
 Tensor gelu(const Tensor& x, Gelu approximate) {
-  return dispatch(approximate == Gelu::tanh ? unary::k_gelu_tanh : unary::k_gelu, {x});
+  return dispatch(approximate == Gelu::tanh ? elementwise::unary::k_gelu_tanh : elementwise::unary::k_gelu,
+                  {x});
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
@@ -167,7 +168,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
            "; it must be finite and not 0 (1 is usual)");
   CT_CHECK(!std::isnan(threshold), ValueError, "softplus", "threshold is ", threshold,
            "; it must be a number (20 is usual)");
-  return dispatch(unary::k_softplus, {x}, Parameters{beta, threshold});
+  return dispatch(elementwise::unary::k_softplus, {x}, Parameters{beta, threshold});
 }
 
 namespace {
@@ -196,15 +197,15 @@ DType clamp_dtype(DType dtype, const std::optional<Scalar>& low, const std::opti
 Tensor clamp(const Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
   const DType dtype = clamp_dtype(x.dtype(), low, high);
   const Parameters bounds = clamp_bounds(dtype, low, high);
-  if (dtype != x.dtype()) return dispatch(unary::k_clamp, {x.to(dtype)}, bounds);
-  return dispatch(unary::k_clamp, {x}, bounds);
+  if (dtype != x.dtype()) return dispatch(elementwise::unary::k_clamp, {x.to(dtype)}, bounds);
+  return dispatch(elementwise::unary::k_clamp, {x}, bounds);
 }
 
 Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
   const DType dtype = clamp_dtype(x.dtype(), low, high);
   CT_CHECK(dtype == x.dtype(), DTypeError, "clamp", "a result of dtype ", dtype,
            " can't be written in place into ", describe(x), "; use the out-of-place form or integer bounds");
-  return dispatch_inplace(unary::k_clamp, x, {}, clamp_bounds(dtype, low, high));
+  return dispatch_inplace(elementwise::unary::k_clamp, x, {}, clamp_bounds(dtype, low, high));
 }
 
 CT_MEMBER(Tensor, clamp, (std::optional<Scalar> low, std::optional<Scalar> high) const, low, high)

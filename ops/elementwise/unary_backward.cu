@@ -3,9 +3,9 @@
 
 // Every backward kernel of the table for CUDA; apart from the forward ones to keep compile times short.
 
-namespace ct::unary {
+namespace ct::elementwise::unary {
 
-using namespace elementwise;
+using namespace map;
 
 struct Gradients : Table<void
 #define CT_UNARY(name, text, types, saved, samples, y, dx) , Row<formulas::name##_dx>
@@ -19,4 +19,4 @@ struct Gradients : Table<void
 #define CT_UNARY_COLD(...)
 #include <cotangent/ops/elementwise/unary_table.inc>
 
-}  // namespace ct::unary
+}  // namespace ct::elementwise::unary

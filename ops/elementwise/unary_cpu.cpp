@@ -7,8 +7,8 @@
 // (ops/engine/map/map_cpu.h).
 
 namespace ct::cpu_kernels {
-using namespace elementwise;
-using namespace unary::formulas;
+using namespace map;
+using namespace elementwise::unary::formulas;
 }  // namespace ct::cpu_kernels
 
 #define CT_UNARY(name, text, types, saved, samples, y, dx)                                                   \

@@ -5,17 +5,17 @@
 // Every forward kernel of the table for CUDA (ops/engine/map/map_cuda.cuh says how they run); the backward ones are
 // in unary_backward.cu, to keep compile times short, those of cold lines in unary_cold_cuda.cu.
 
-namespace ct::unary {
+namespace ct::elementwise::unary {
 
 #define CT_UNARY(name, text, types, saved, samples, y, dx) void name##_backward_cuda(const Backward&);
 #define CT_UNARY_COLD(...)
 #include <cotangent/ops/elementwise/unary_table.inc>
 
-}  // namespace ct::unary
+}  // namespace ct::elementwise::unary
 
 namespace ct::cuda_kernels {
-using namespace elementwise;
-using namespace unary::formulas;
+using namespace map;
+using namespace elementwise::unary::formulas;
 
 struct UnaryValues : Table<void
 #define CT_UNARY(name, text, types, saved, samples, y, dx) , Row<name##_y, has_integers(types)>
@@ -28,6 +28,6 @@ struct UnaryValues : Table<void
 #define CT_UNARY(name, text, types, saved, samples, y, dx)                                               \
   CT_KERNELS(cuda, name,                                                                                 \
              {#name, forward_cuda<name##_y, has_floats(types), has_integers(types), false, UnaryValues>, \
-              unary::name##_backward_cuda})
+              elementwise::unary::name##_backward_cuda})
 #define CT_UNARY_COLD(...)
 #include <cotangent/ops/elementwise/unary_table.inc>

@@ -2,12 +2,12 @@
 
 #include <cotangent/ops/engine/map/unary.h>
 
-namespace ct::unary::formulas {
+namespace ct::elementwise::unary::formulas {
 
-using namespace elementwise;
+using namespace map;
 
 #define CT_UNARY(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(Formula, name, saved, y, dx)
 #define CT_UNARY_COLD(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(Cold, name, saved, y, dx)
 #include <cotangent/ops/elementwise/unary_table.inc>
 
-}  // namespace ct::unary::formulas
+}  // namespace ct::elementwise::unary::formulas

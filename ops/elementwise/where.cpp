@@ -12,7 +12,7 @@ namespace ct {
 CT_KERNEL_TABLES(where)
 namespace {
 
-using elementwise::Parameters;
+using map::Parameters;
 
 void infer_where(Infer& i) {
   CT_CHECK(i.in(0).dtype() == DType::boolean, DTypeError, "where", "the condition is ", describe(i.in(0)),
@@ -24,7 +24,7 @@ void infer_where(Infer& i) {
 
 }  // namespace
 
-namespace where_op {
+namespace elementwise::where_impl {
 
 namespace {
 constexpr InputDef kInputs[] = {{.name = "condition", .gradient = false, .any_dtype = true},
@@ -42,7 +42,7 @@ void where_rule(const Backward& b) {
 }
 void where_scalar_rule(const Backward& b) {
   if (!b.needs(1)) return;
-  const bool number_where_true = elementwise::parameters_of(b.attrs_view).q.to<bool>();
+  const bool number_where_true = map::parameters_of(b.attrs_view).q.to<bool>();
   const Tensor part = number_where_true ? ct::where(b.in(0), 0, b.grad()) : ct::where(b.in(0), b.grad(), 0);
   b.set_grad_in(1, rules::unbroadcast(part, b.in_meta(1).shape));
 }
@@ -51,7 +51,7 @@ void where_scalar_rule(const Backward& b) {
 extern constexpr OpDef k_where = checked({.name = "where",
                                           .formula = "y = condition ? a : b",
                                           .inputs = kInputs,
-                                          .outputs = elementwise::kY,
+                                          .outputs = map::kY,
                                           .infer = infer_where,
                                           .kernels = &kernel_tables::where,
                                           .rule = where_rule,
@@ -62,8 +62,8 @@ extern constexpr OpDef k_where = checked({.name = "where",
 extern constexpr OpDef k_where_scalar = checked({.name = "where_scalar",
                                                  .formula = "y = condition == q ? p : a",
                                                  .inputs = kScalarInputs,
-                                                 .outputs = elementwise::kY,
-                                                 .attributes = elementwise::kParameters,
+                                                 .outputs = map::kY,
+                                                 .attributes = map::kParameters,
                                                  .infer = infer_where,
                                                  .kernels = &kernel_tables::where,
                                                  .rule = where_scalar_rule,
@@ -86,18 +86,18 @@ Tensor select(const Tensor& condition, const Tensor& tensor, const Scalar& numbe
   return dispatch(k_where_scalar, {condition, tensor}, parameters);
 }
 }  // namespace
-}  // namespace where_op
+}  // namespace elementwise::where_impl
 
-CT_ROOM(where, &where_op::k_where, &where_op::k_where_scalar)
+CT_ROOM(where, &elementwise::where_impl::k_where, &elementwise::where_impl::k_where_scalar)
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  return dispatch(where_op::k_where, {condition, a, b});
+  return dispatch(elementwise::where_impl::k_where, {condition, a, b});
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
-  return where_op::select(condition, a, b, false);
+  return elementwise::where_impl::select(condition, a, b, false);
 }
 Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b) {
-  return where_op::select(condition, b, a, true);
+  return elementwise::where_impl::select(condition, b, a, true);
 }
 Tensor where(const Tensor& condition, const Scalar& a, const Scalar& b) {
   const DType dtype = promote(promote(DType::boolean, a), b);

@@ -3,9 +3,9 @@
 
 // Selection is an elementwise formula of three inputs; nothing here but its instances.
 
-namespace ct::where_op {
+namespace ct::elementwise::where_impl {
 
-using namespace elementwise;
+using namespace map;
 
 namespace {
 void gradient(const Backward& b, int i, const Scalar& q) {
@@ -35,9 +35,11 @@ constexpr MapRecord kWhereScalar{
     formula_record<SelectScalar, tiles_of<SelectScalar, true, true>>(), 2, {{}, pass_unless(nullptr)}};
 
 }  // namespace
-}  // namespace ct::where_op
+}  // namespace ct::elementwise::where_impl
 
-CT_KERNELS(cpu, where, {"where", where_op::where_forward_cpu, where_op::where_backward_cpu},
-           {"where_scalar", where_op::where_scalar_forward_cpu, where_op::where_scalar_backward_cpu},
-           forward_only("where formulas", hand_out<where_op::kWhere>),
-           forward_only("where_scalar formulas", hand_out<where_op::kWhereScalar>))
+CT_KERNELS(cpu, where,
+           {"where", elementwise::where_impl::where_forward_cpu, elementwise::where_impl::where_backward_cpu},
+           {"where_scalar", elementwise::where_impl::where_scalar_forward_cpu,
+            elementwise::where_impl::where_scalar_backward_cpu},
+           forward_only("where formulas", hand_out<elementwise::where_impl::kWhere>),
+           forward_only("where_scalar formulas", hand_out<elementwise::where_impl::kWhereScalar>))

@@ -3,9 +3,9 @@
 
 // Selection is an elementwise formula of three inputs; nothing here but its instances.
 
-namespace ct::where_op {
+namespace ct::elementwise::where_impl {
 
-using namespace elementwise;
+using namespace map;
 
 namespace {
 struct Formulas : Table<void, Row<Select, true>, Row<SelectScalar, true>, Row<PassUnless>> {};
@@ -29,7 +29,10 @@ void where_scalar_forward_cuda(const Forward& f) {
 void where_scalar_backward_cuda(const Backward& b) { gradient(b, 1, parameters_of(b.attrs_view).q); }
 
 }  // namespace
-}  // namespace ct::where_op
+}  // namespace ct::elementwise::where_impl
 
-CT_KERNELS(cuda, where, {"where", where_op::where_forward_cuda, where_op::where_backward_cuda},
-           {"where_scalar", where_op::where_scalar_forward_cuda, where_op::where_scalar_backward_cuda})
+CT_KERNELS(cuda, where,
+           {"where", elementwise::where_impl::where_forward_cuda,
+            elementwise::where_impl::where_backward_cuda},
+           {"where_scalar", elementwise::where_impl::where_scalar_forward_cuda,
+            elementwise::where_impl::where_scalar_backward_cuda})

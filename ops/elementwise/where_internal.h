@@ -6,12 +6,12 @@
 #include <cotangent/ops/engine/map/map.h>
 
 // where(condition, a, b), and where(condition, a, number) with the number in p; q is the value of the condition that
-// selects the number. Parameters come as elementwise::Parameters.
+// selects the number. Parameters come as map::Parameters.
 
-namespace ct::where_op {
+namespace ct::elementwise::where_impl {
 
 // Formulas (see ops/engine/map/map_cpu.h). Input 0 is the condition, which is read as 0 or 1.
-struct Masked : elementwise::Formula {
+struct Masked : map::Formula {
   static constexpr unsigned kMasks = 1;
 };
 CT_MAP_FORMULA(Select, Masked, 3, 1, (X c, X a, X b, X, X), return where(c != 0, a, b))
@@ -27,11 +27,11 @@ void masked_gradient(const Backward& b, int i, const Scalar& q, Run&& run) {
   const Tensor& g = b.grad();
   const TensorMeta& meta = b.in_meta(i);
   const Tensor* inputs[] = {&b.in(0), &g};
-  const elementwise::Parameters parameters{0, q};
+  const map::Parameters parameters{0, q};
   if (g.shape() == meta.shape) return run(b.grad_in(i), inputs, parameters);
   Tensor whole = Tensor::allocate(g.shape(), meta.dtype, meta.device);
   run(whole, inputs, parameters);
   set_summed_grad(b, i, whole);
 }
 
-}  // namespace ct::where_op
+}  // namespace ct::elementwise::where_impl

@@ -6,23 +6,23 @@
 #include <cotangent/ops/fusion/build_internal.h>
 
 namespace ct {
-namespace binary {
+namespace elementwise::binary {
 extern const OpDef k_add;
 }
 
 namespace fusion {
 namespace {
 
-using elementwise::MapRecord;
+using map::MapRecord;
 
-constexpr std::size_t kMostOperands = elementwise::kMaxInputs;
+constexpr std::size_t kMostOperands = map::kMaxInputs;
 
-std::pair<elementwise::Parameters, elementwise::Draw> numbers_of(const MapRecord& record, AttrsView attrs) {
-  std::pair<elementwise::Parameters, elementwise::Draw> of{};
+std::pair<map::Parameters, map::Draw> numbers_of(const MapRecord& record, AttrsView attrs) {
+  std::pair<map::Parameters, map::Draw> of{};
   if (record.read)
     record.read(attrs, of.first, of.second);
   else
-    of.first = elementwise::parameters_of(attrs);
+    of.first = map::parameters_of(attrs);
   return of;
 }
 
@@ -38,15 +38,14 @@ int Builder::number(const Scalar& value, DType dtype) {
   return program_.add({.name = "number", .numbers = {value, 0}}, dtype);
 }
 
-int Builder::step(const char* name, const elementwise::FormulaRecord& formula,
-                  const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype,
-                  const elementwise::Draw& draw) {
-  chain::Step step{.name = name,
-                   .formula = &formula,
-                   .numbers = numbers,
-                   .draw = draw,
-                   .operand_count = static_cast<int>(operands.size()),
-                   .rough = rough};
+int Builder::step(const char* name, const map::FormulaRecord& formula, const map::Parameters& numbers,
+                  std::span<const int> operands, DType dtype, const map::Draw& draw) {
+  map::chain::Step step{.name = name,
+                        .formula = &formula,
+                        .numbers = numbers,
+                        .draw = draw,
+                        .operand_count = static_cast<int>(operands.size()),
+                        .rough = rough};
   std::copy(operands.begin(), operands.end(), step.operands);
   return program_.add(step, dtype);
 }
@@ -57,11 +56,11 @@ int Builder::call(const OpDef& op, AttrsView attrs, std::span<const int> operand
       std::any_of(operands.begin(), operands.end(), [&](int v) { return integer(dtype(v)); }))
     return -1;
   if (op.converts) return convert(operands[0], result);
-  const MapRecord* const record = elementwise::formulas_of(op);
-  elementwise::Compute compute;
+  const MapRecord* const record = map::formulas_of(op);
+  map::Compute compute;
   if (record && record->y.draws && !draws) return -1;
   if (!record || record->y.inputs != operands.size() || record->y.outputs != 1 ||
-      !chain::computable(record->y, dtype(operands.back()), compute))
+      !map::chain::computable(record->y, dtype(operands.back()), compute))
     return -1;
   const auto [numbers, draw] = numbers_of(*record, attrs);
   return step(op.name, record->y, numbers, operands, result, draw);
@@ -70,9 +69,9 @@ int Builder::call(const OpDef& op, AttrsView attrs, std::span<const int> operand
 int Builder::gradient(const OpDef& op, AttrsView attrs, std::span<const int> operands, int result, int k,
                       int cotangent, DType wanted) {
   if (op.converts) return dtype(cotangent) == wanted ? cotangent : convert(cotangent, wanted);
-  const MapRecord* const record = elementwise::formulas_of(op);
+  const MapRecord* const record = map::formulas_of(op);
   if (!record || k >= record->gradients) return -1;
-  const elementwise::GradientRecord& of = record->gradient[k];
+  const map::GradientRecord& of = record->gradient[k];
   if (of.passes_on) return cotangent;
   if (of.formula.text.empty()) return -1;
   std::array<int, kMostOperands> values{};
@@ -83,21 +82,21 @@ int Builder::gradient(const OpDef& op, AttrsView attrs, std::span<const int> ope
                                  : operands[static_cast<std::size_t>(*at - '0')];
     if (values[count++] < 0) return -1;
   }
-  elementwise::Compute compute;
-  if (!chain::computable(of.formula, dtype(values[count - 1]), compute)) return -1;
+  map::Compute compute;
+  if (!map::chain::computable(of.formula, dtype(values[count - 1]), compute)) return -1;
   const auto [numbers, draw] = numbers_of(*record, attrs);
   return step(op.name, of.formula, of.numbers ? *of.numbers : numbers, {values.data(), count}, wanted, draw);
 }
 
 int Builder::sum(int a, int b) {
   const int operands[] = {a, b};
-  return step("add", elementwise::formulas_of(binary::k_add)->y, {}, operands, dtype(a));
+  return step("add", map::formulas_of(elementwise::binary::k_add)->y, {}, operands, dtype(a));
 }
 
-chain::Program Builder::finish(std::vector<int> outputs, bool round_between) {
+map::chain::Program Builder::finish(std::vector<int> outputs, bool round_between) {
   program_.outputs = std::move(outputs);
   program_.round_between = round_between;
-  chain::finish(program_);
+  map::chain::finish(program_);
   return std::move(program_);
 }
 
@@ -127,7 +126,7 @@ int add_calls(Builder& b, const Formula& f, int extra) {
 
 }  // namespace
 
-chain::Program forward_program(const Formula& f, bool round_between) {
+map::chain::Program forward_program(const Formula& f, bool round_between) {
   Builder b;
   for (const DType t : f.inputs) b.input(t);
   add_calls(b, f, 0);

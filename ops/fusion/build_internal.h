@@ -31,18 +31,17 @@ class Builder {
   int convert(int value, DType dtype) { return program_.convert(value, dtype); }
   DType dtype(int value) const { return program_.dtypes[static_cast<std::size_t>(value)]; }
   std::size_t steps() const { return program_.steps.size(); }
-  /// For the steps from here on: chain::Step::rough.
+  /// For the steps from here on: map::chain::Step::rough.
   bool rough = false;
   /// Whether calls that draw are steps. A program of them repeats its draws unless their state is live.
   bool draws = false;
-  /// The finished program. Throws as chain::finish().
-  chain::Program finish(std::vector<int> outputs, bool round_between = false);
+  /// The finished program. Throws as map::chain::finish().
+  map::chain::Program finish(std::vector<int> outputs, bool round_between = false);
 
  private:
-  int step(const char* name, const elementwise::FormulaRecord& formula,
-           const elementwise::Parameters& numbers, std::span<const int> operands, DType dtype,
-           const elementwise::Draw& draw = {});
-  chain::Program program_;
+  int step(const char* name, const map::FormulaRecord& formula, const map::Parameters& numbers,
+           std::span<const int> operands, DType dtype, const map::Draw& draw = {});
+  map::chain::Program program_;
 };
 
 /// A formula of a program's own, as the calls that it made on inputs of certain dtypes.
@@ -67,12 +66,12 @@ struct Formula {
 };
 
 /// The program that gives a formula's outputs. Throws DTypeError where a call has no formula of its dtypes.
-chain::Program forward_program(const Formula& formula, bool round_between = false);
+map::chain::Program forward_program(const Formula& formula, bool round_between = false);
 
 /// The program that gives the gradients of the inputs in `needed` (bits), from the formula's inputs, followed by the cotangents
 /// of the outputs; those that are not in `given` are not there.
 struct Gradients {
-  chain::Program program;
+  map::chain::Program program;
   /// For each input of the formula: the output of the program that is its gradient (inputs may have one in common), or where
   /// it is else: not needed, 0 all over, or cotangent k itself.
   std::vector<int> place;

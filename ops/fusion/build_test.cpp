@@ -48,12 +48,12 @@ bool close(const Tensor& a, const Tensor& b, double tolerance) {
   return true;
 }
 
-Tensor run(const chain::Program& program, const std::vector<Tensor>& inputs, const Shape& shape,
+Tensor run(const map::chain::Program& program, const std::vector<Tensor>& inputs, const Shape& shape,
            DType dtype) {
   Tensor y = Tensor::allocate(shape, dtype, inputs[0].device());
   const Tensor* const outputs[] = {&y};
   const detail::InCall inside;
-  REQUIRE(chain::run(program, outputs, pointers(inputs)));
+  REQUIRE(map::chain::run(program, outputs, pointers(inputs)));
   return y;
 }
 
@@ -80,7 +80,7 @@ std::vector<Tensor> gradients(const Formula& f, const std::vector<Tensor>& input
       outputs[static_cast<std::size_t>(made.place[i])] =
           Tensor::allocate(g.shape(), inputs[i].dtype(), g.device());
   const detail::InCall inside;
-  if (!outputs.empty()) REQUIRE(chain::run(made.program, pointers(outputs), pointers(operands)));
+  if (!outputs.empty()) REQUIRE(map::chain::run(made.program, pointers(outputs), pointers(operands)));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (made.place[i] == Gradients::kNone) continue;
     results[i] = made.place[i] == Gradients::kZero ? zeros(inputs[i].shape(), {.dtype = inputs[i].dtype()})
@@ -138,7 +138,7 @@ std::string compare(const Formula& f, const std::vector<Tensor>& inputs, bool bi
 TEST_CASE("Every op whose kernels are formulas gives its own bits as a program of one step", "[fuse]") {
   int ops = 0;
   for (const OpDef* const op : registry()) {
-    const elementwise::MapRecord* const record = elementwise::formulas_of(*op);
+    const map::MapRecord* const record = map::formulas_of(*op);
     if (!record || record->y.draws) continue;
     const OpTests* const tests = find_tests(op->name);
     REQUIRE(tests != nullptr);
@@ -214,7 +214,7 @@ TEST_CASE("Random programs give the bits of their ops one by one", "[fuse]") {
       return static_cast<int>(f.inputs.size() + f.calls.size()) - 1;
     };
     for (int s = 0; s < steps; ++s) {
-      const elementwise::Parameters numbers{0.25 + below(5) * 0.5, 0};
+      const map::Parameters numbers{0.25 + below(5) * 0.5, 0};
       const int kind = below(10);
       if (kind < 4) {
         floats.push_back(add(unary[static_cast<std::size_t>(below(unary.size()))], {}, {any(floats)}, dtype));
@@ -230,7 +230,7 @@ TEST_CASE("Random programs give the bits of their ops one by one", "[fuse]") {
       }
     }
     f.outputs = {floats.back()};
-    std::string text = chain::describe(fusion::forward_program(f));
+    std::string text = map::chain::describe(fusion::forward_program(f));
     INFO("round " << round << "\n" << text);
     REQUIRE(compare(f, inputs, true) == "");
   }
@@ -249,19 +249,19 @@ struct Variable {
 };
 
 // A program with the formula and the gradients of every op, in one dtype.
-chain::Program all_formulas(DType dtype) {
+map::chain::Program all_formulas(DType dtype) {
   fusion::Builder b;
   const int inputs[] = {b.input(dtype), b.input(dtype), b.input(dtype), b.input(DType::boolean)};
   int sum = inputs[0];
   for (const OpDef* const op : registry()) {
-    const elementwise::MapRecord* const record = elementwise::formulas_of(*op);
+    const map::MapRecord* const record = map::formulas_of(*op);
     if (!record || record->y.draws) continue;
     const bool selects = std::string_view(op->name).starts_with("where");
     std::vector<int> operands(inputs, inputs + record->y.inputs);
     if (selects) operands = {inputs[3], inputs[0], inputs[1]};
     operands.resize(record->y.inputs);
     const DType result = record->y.tiles->predicate ? DType::boolean : dtype;
-    const elementwise::Parameters numbers{0.5, 1};
+    const map::Parameters numbers{0.5, 1};
     const int y = b.call(*op, numbers, operands, result);
     if (y < 0) continue;
     sum = b.sum(sum, b.convert(y, dtype));
@@ -278,10 +278,10 @@ TEST_CASE("The CUDA text of every formula compiles, by NVRTC too", "[fuse]") {
   if (CudaText::compiler().empty()) return;
   const testing::TempFolder folder;
   const Variable cache("COTANGENT_CACHE", folder / "cache");
-  const chain::Program all = all_formulas(DType::f32);
+  const map::chain::Program all = all_formulas(DType::f32);
   CHECK(all.steps.size() > 250);
-  const auto compile = [](const chain::Program& p, const chain::Variant& variant) {
-    CHECK_NOTHROW(jit::compiled("fused", {chain::cuda_text(p, variant), "fused"}, "90a"));
+  const auto compile = [](const map::chain::Program& p, const map::chain::Variant& variant) {
+    CHECK_NOTHROW(jit::compiled("fused", {map::chain::cuda_text(p, variant), "fused"}, "90a"));
   };
   const auto storage = [](DType t) { return std::vector<DType>{t, t, t, t, DType::boolean}; };
   compile(all, {.vector = 4, .rank = 1, .repeated = 4, .storage = storage(DType::f32)});
@@ -293,7 +293,7 @@ TEST_CASE("The CUDA text of every formula compiles, by NVRTC too", "[fuse]") {
     const int x[] = {b.input(dtype), b.input(dtype), b.input(dtype), b.input(DType::boolean)};
     const int sum = b.sum(x[0], b.convert(b.convert(x[1], DType::f16), dtype));
     const int chosen[] = {x[3], sum,
-                          b.call(*find_op("pow_scalar"), elementwise::Parameters{2.5, 0}, {x + 2, 1}, dtype)};
+                          b.call(*find_op("pow_scalar"), map::Parameters{2.5, 0}, {x + 2, 1}, dtype)};
     const int y = b.call(*find_op("where"), {}, chosen, dtype);
     int gelu[] = {y};
     if (dtype == DType::bf16) {
@@ -306,7 +306,7 @@ TEST_CASE("The CUDA text of every formula compiles, by NVRTC too", "[fuse]") {
       REQUIRE(gelu[0] >= 0);
     }
     b.rough = dtype == DType::bf16;
-    const chain::Program p = b.finish({b.call(*find_op("gelu"), {}, gelu, dtype)}, true);
+    const map::chain::Program p = b.finish({b.call(*find_op("gelu"), {}, gelu, dtype)}, true);
     compile(p, {.vector = 1, .rank = 3, .wide_index = true, .storage = storage(dtype)});
     compile(p, {.vector = dtype == DType::f64 ? 2 : 8, .rank = 2, .repeated = 2, .storage = storage(dtype)});
   }

@@ -44,11 +44,11 @@ class Beside {
     start();
   }
 
-  void add(const OpDef& op, const elementwise::MapRecord& record) {
+  void add(const OpDef& op, const map::MapRecord& record) {
     std::vector<int> at{0, 1, 2};
     if (std::string_view(op.name).starts_with("where")) at = {3, 0, 1};
     at.resize(record.y.inputs);
-    const elementwise::Parameters numbers{0.5, 1};
+    const map::Parameters numbers{0.5, 1};
     std::vector<Tensor> leaves;
     for (const int k : at) {
       const Tensor& t = inputs_[static_cast<std::size_t>(k)];
@@ -56,7 +56,7 @@ class Beside {
     }
     std::vector<Tensor> y(1);
     dispatch(op, pointers(leaves), numbers, y);
-    const auto rough = [&](const elementwise::FormulaRecord& formula) {
+    const auto rough = [&](const map::FormulaRecord& formula) {
       builder_.rough = is_low_precision(dtype_) && formula.tiles->f32 && !formula.tiles->predicate;
     };
     rough(record.y);
@@ -74,15 +74,15 @@ class Beside {
         want(dx, std::string(op.name) + "'",
              grad({y[0]}, {leaves[k]}, {inputs_[2]}, {.retain_graph = true})[0]);
     }
-    if (wanted_.size() > chain::kMaxOutputs - 4) check();
+    if (wanted_.size() > map::chain::kMaxOutputs - 4) check();
   }
   void check() {
-    const chain::Program p = builder_.finish(std::exchange(values_, {}), true);
+    const map::chain::Program p = builder_.finish(std::exchange(values_, {}), true);
     std::vector<Tensor> got;
     for (const Tensor& t : wanted_) got.push_back(empty_like(t));
     {
       const detail::InCall inside;
-      REQUIRE(chain::run(p, pointers(got), pointers(inputs_)));
+      REQUIRE(map::chain::run(p, pointers(got), pointers(inputs_)));
     }
     for (std::size_t m = 0; m < got.size(); ++m) {
       INFO(names_[m] << ", " << name(dtype_));
@@ -95,8 +95,8 @@ class Beside {
   int checked = 0;
 
  private:
-  bool is_unsteady(const elementwise::FormulaRecord& f) const {
-    return inputs_[0].is_cuda() && chain::steadiness(f.text, dtype_) == chain::Steady::nowhere;
+  bool is_unsteady(const map::FormulaRecord& f) const {
+    return inputs_[0].is_cuda() && map::chain::steadiness(f.text, dtype_) == map::chain::Steady::nowhere;
   }
   void start() {
     builder_ = {};
@@ -115,7 +115,7 @@ class Beside {
 
 void check_formulas(Device device) {
   for (const OpDef* const op : registry())
-    if (const elementwise::MapRecord* const record = elementwise::formulas_of(*op)) {
+    if (const map::MapRecord* const record = map::formulas_of(*op)) {
       INFO(op->name);
       CHECK(ends_with_numbers(record->y.names));
       for (int k = 0; k < record->gradients; ++k)
@@ -125,8 +125,7 @@ void check_formulas(Device device) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     Beside beside(dtype, device);
     for (const OpDef* const op : registry())
-      if (const elementwise::MapRecord* const record = elementwise::formulas_of(*op);
-          record && !record->y.draws)
+      if (const map::MapRecord* const record = map::formulas_of(*op); record && !record->y.draws)
         beside.add(*op, *record);
     beside.check();
     CHECK(beside.checked > (device.is_cuda() && dtype == DType::f64 ? 15 : 150));

@@ -75,7 +75,7 @@ void forward(const Forward& call) {
   std::array<const Tensor*, kMaxOutputs> outputs{};
   std::transform(call.outputs.begin(), call.outputs.end(), outputs.begin(),
                  [](const Tensor& t) { return &t; });
-  if (chain::run(k.forward, {outputs.data(), call.outputs.size()}, call.inputs)) return;
+  if (map::chain::run(k.forward, {outputs.data(), call.outputs.size()}, call.inputs)) return;
   const NoGrad guard;
   std::vector<Tensor> inputs;
   for (const Tensor* const t : call.inputs) inputs.push_back(*t);
@@ -122,7 +122,7 @@ void backward(const Backward& b) {
   for (std::size_t i = 0; i < inputs; ++i)
     if (b.needs(static_cast<int>(i)) && is_floating(b.input_metas[i].dtype)) needed |= 1u << i;
   const Tensor* some = nullptr;
-  std::array<const Tensor*, chain::kMaxInputs> operands{};
+  std::array<const Tensor*, map::chain::kMaxInputs> operands{};
   for (std::size_t i = 0; i < inputs; ++i) operands[i] = &b.saved_inputs[i];
   for (std::size_t m = 0; m < b.grads.size(); ++m) {
     if (!b.grads[m].defined()) continue;
@@ -131,8 +131,8 @@ void backward(const Backward& b) {
   }
   const Gradients& g = k.gradients(needed, given);
   // Each output of the program goes to the gradient of an input of full shape, or to a tensor that is summed up after the pass.
-  std::array<Tensor, chain::kMaxOutputs> whole;
-  std::array<const Tensor*, chain::kMaxOutputs> outputs{};
+  std::array<Tensor, map::chain::kMaxOutputs> whole;
+  std::array<const Tensor*, map::chain::kMaxOutputs> outputs{};
   for (const bool full_shape : {true, false})
     for (std::size_t i = 0; i < inputs; ++i) {
       if (g.place[i] < 0) continue;
@@ -144,7 +144,7 @@ void backward(const Backward& b) {
     }
   const std::size_t count = g.program.outputs.size();
   if (count > 0 &&
-      !chain::run(g.program, {outputs.data(), count}, {operands.data(), inputs + b.grads.size()}))
+      !map::chain::run(g.program, {outputs.data(), count}, {operands.data(), inputs + b.grads.size()}))
     return gradients_one_by_one(b, false);
   for (std::size_t i = 0; i < inputs; ++i) {
     const int at = static_cast<int>(i), place = g.place[i];
@@ -235,10 +235,10 @@ std::string detail::explain_fused(FusedState& state) {
   const std::lock_guard lock(state.mutex);
   if (state.numbers.empty()) return "not called yet\n";
   std::string text;
-  const auto bytes_of_value = [](const chain::Program& p, int v) {
+  const auto bytes_of_value = [](const map::chain::Program& p, int v) {
     return size_of(p.dtypes[static_cast<std::size_t>(v)]);
   };
-  const auto add = [&](const char* pass, const chain::Program& p) {
+  const auto add = [&](const char* pass, const map::chain::Program& p) {
     std::size_t steps = 0, apart = 0, together = 0;
     for (std::size_t s = 0; s < p.steps.size(); ++s) {
       if (p.steps[s].operand_count == 0) continue;
@@ -250,7 +250,7 @@ std::string detail::explain_fused(FusedState& state) {
       if (p.input_slots[static_cast<std::size_t>(v)] >= 0) together += bytes_of_value(p, v);
     for (const int out : p.outputs) together += bytes_of_value(p, out);
     text += cat(pass, ": ", steps, " steps in 1 pass, ", together, " bytes an element; one by one ", steps,
-                " passes, ", apart, " bytes\n", chain::describe(p));
+                " passes, ", apart, " bytes\n", map::chain::describe(p));
   };
   for (const auto& [key, number] : state.numbers) {
     Known& k = known(number);

@@ -12,7 +12,7 @@
 namespace ct::fusion {
 namespace {
 
-using elementwise::Parameters;
+using map::Parameters;
 
 constexpr std::size_t kMostSteps = 64, kMostFormulas = 4096;
 
@@ -49,7 +49,7 @@ std::string key_of(const Formula& f) {
     add(call.dtype);
     add(call.number.to<double>());
     if (call.op && !call.op->converts)
-      for (const Parameters numbers = elementwise::parameters_of(call.view());
+      for (const Parameters numbers = map::parameters_of(call.view());
            const Scalar& s : {numbers.p, numbers.q}) {
         add(s.to<double>());
         add(s.kind());

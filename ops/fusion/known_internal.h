@@ -17,7 +17,7 @@ namespace ct::fusion {
 /// A formula for certain dtypes, and its programs. It lives as long as the process, as the tape and observers name it.
 struct Known {
   Formula formula;
-  chain::Program forward;
+  map::chain::Program forward;
   std::vector<std::uint32_t> reads;  // of each output, the inputs that it depends on
   std::mutex mutex;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Gradients>

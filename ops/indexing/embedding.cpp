@@ -13,7 +13,7 @@ namespace ct {
 CT_KERNEL_TABLES(embedding)
 namespace {
 
-using embedding_kernels::Attrs;
+using indexing_impl::embedded::Attrs;
 
 void infer(Infer& in) {
   const Tensor &weight = in.in(0), &indices = in.in(1);

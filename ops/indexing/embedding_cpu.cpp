@@ -2,4 +2,4 @@
 
 // Rows picked and summed by the engine in ops/engine/scatter.
 
-CT_KERNELS(cpu, embedding, {"embedding", embedding_kernels::forward, embedding_kernels::backward})
+CT_KERNELS(cpu, embedding, {"embedding", indexing_impl::embedded::forward, indexing_impl::embedded::backward})

@@ -2,4 +2,5 @@
 
 // Rows picked and summed by the engine in ops/engine/scatter.
 
-CT_KERNELS(cuda, embedding, {"embedding", embedding_kernels::forward, embedding_kernels::backward})
+CT_KERNELS(cuda, embedding,
+           {"embedding", indexing_impl::embedded::forward, indexing_impl::embedded::backward})

@@ -5,7 +5,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
 
-namespace ct::embedding_kernels {
+namespace ct::indexing_impl::embedded {
 
 struct Attrs {
   std::int64_t padding_idx = 0;
@@ -20,15 +20,15 @@ struct Attrs {
 /// The kernels of both devices: rows are taken, and their cotangents added.
 inline void forward(const Forward& f) {
   const Tensor& weight = f.in(0);
-  scattering::take({"embedding", IndexKind::token}, {f.in(1), weight.size(0)}, weight.size(1), weight,
-                   weight.stride(0), f.out());
+  scatter_impl::take({"embedding", IndexKind::token}, {f.in(1), weight.size(0)}, weight.size(1), weight,
+                     weight.stride(0), f.out());
 }
 inline void backward(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor& dw = b.grad_in(0);
-  scattering::Selection rows(b.in(1), dw.size(0));
+  scatter_impl::Selection rows(b.in(1), dw.size(0));
   rows.skip = b.attrs<Attrs>().padding_row(rows.rows);
-  scattering::add("embedding", nullptr, rows, dw.size(1), b.grad(), dw, b.accumulate(0));
+  scatter_impl::add("embedding", nullptr, rows, dw.size(1), b.grad(), dw, b.accumulate(0));
 }
 
-}  // namespace ct::embedding_kernels
+}  // namespace ct::indexing_impl::embedded

@@ -4,7 +4,7 @@
 
 // The plain kernels: embedding_plain.h, after the indices have been checked.
 
-namespace ct::embedding_kernels {
+namespace ct::indexing_impl::embedded {
 namespace {
 
 using namespace plain;
@@ -28,7 +28,7 @@ void backward_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::embedding_kernels
+}  // namespace ct::indexing_impl::embedded
 
 CT_KERNELS(plain, embedding,
-           {"embedding", embedding_kernels::forward_plain, embedding_kernels::backward_plain})
+           {"embedding", indexing_impl::embedded::forward_plain, indexing_impl::embedded::backward_plain})

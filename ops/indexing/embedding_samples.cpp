@@ -4,7 +4,7 @@
 namespace ct {
 namespace {
 
-using embedding_kernels::Attrs;
+using indexing_impl::embedded::Attrs;
 
 Attrs padding(std::int64_t idx) { return {idx, true}; }
 

@@ -27,15 +27,15 @@ void infer(Infer& in) {
   for (int k = 1; k < in.input_count(); ++k)
     CT_CHECK(in.in(k).shape() == in.in(0).shape(), ShapeError, "flat_index", "indices ", k, " are ",
              describe(in.in(k)), ", the first ", describe(in.in(0)), "; all shapes must be equal");
-  CT_CHECK(in.attrs<flat_index_op::Attrs>().sizes.size() == in.input_count(), ValueError, "flat_index",
-           "got ", in.input_count(), " indices for sizes ", in.attrs<flat_index_op::Attrs>().sizes,
+  CT_CHECK(in.attrs<indexing_impl::flat::Attrs>().sizes.size() == in.input_count(), ValueError, "flat_index",
+           "got ", in.input_count(), " indices for sizes ", in.attrs<indexing_impl::flat::Attrs>().sizes,
            "; there must be one for each");
   in.output(in.in(0).shape(), DType::i64);
 }
 
 constexpr InputDef kInputs[] = {{.name = "indices", .gradient = false, .contiguous = true, .rest = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
-constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(flat_index_op::Attrs, sizes)};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(indexing_impl::flat::Attrs, sizes)};
 
 constexpr OpDef k_flat_index = checked({
     .name = "flat_index",
@@ -148,7 +148,7 @@ struct Places {
     for (const Tensor& list : named.tensors) shape = broadcast_shapes("index", shape, list.shape());
     Tensors lists;
     std::vector<TensorRef> refs;
-    flat_index_op::Attrs attrs;
+    indexing_impl::flat::Attrs attrs;
     for (const Tensor& list : named.tensors) {
       attrs.sizes.push_back(named.view.shape()[named.axis + static_cast<int>(lists.size())]);
       lists.push_back(list.expand(shape));

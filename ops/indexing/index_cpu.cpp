@@ -2,7 +2,7 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/indexing/index_internal.h>
 
-namespace ct::flat_index_op {
+namespace ct::indexing_impl::flat {
 namespace {
 
 void forward_cpu(const Forward& f) {
@@ -17,6 +17,6 @@ void forward_cpu(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::flat_index_op
+}  // namespace ct::indexing_impl::flat
 
-CT_KERNELS(cpu, index, forward_only("flat_index", flat_index_op::forward_cpu))
+CT_KERNELS(cpu, index, forward_only("flat_index", indexing_impl::flat::forward_cpu))

@@ -2,7 +2,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/indexing/index_internal.h>
 
-namespace ct::flat_index_op {
+namespace ct::indexing_impl::flat {
 namespace {
 
 __global__ void __launch_bounds__(256)
@@ -24,6 +24,6 @@ void forward_cuda(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::flat_index_op
+}  // namespace ct::indexing_impl::flat
 
-CT_KERNELS(cuda, index, forward_only("flat_index", flat_index_op::forward_cuda))
+CT_KERNELS(cuda, index, forward_only("flat_index", indexing_impl::flat::forward_cuda))

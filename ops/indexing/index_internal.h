@@ -2,7 +2,7 @@
 
 #include <cotangent/core/op/op_def.h>
 
-namespace ct::flat_index_op {
+namespace ct::indexing_impl::flat {
 
 struct Attrs {
   Dims sizes;
@@ -34,4 +34,4 @@ struct Lists {
   }
 };
 
-}  // namespace ct::flat_index_op
+}  // namespace ct::indexing_impl::flat

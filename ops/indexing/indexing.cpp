@@ -14,7 +14,7 @@
 // and sets; what names its rows is made here.
 
 namespace ct {
-namespace indexing_ops {
+namespace indexing_impl {
 namespace {
 
 std::int64_t axis_of(const char* op, AttrsView attrs, const Shape& x) {
@@ -23,7 +23,7 @@ std::int64_t axis_of(const char* op, AttrsView attrs, const Shape& x) {
 
 // The engine's view of a contiguous table of this shape.
 struct Plan {
-  scattering::Selection rows;
+  scatter_impl::Selection rows;
   std::int64_t columns = 1;
   IndexSite site;
 };
@@ -32,7 +32,7 @@ template <Kind kind>
 Plan plan(const OpDef& op, AttrsView attrs, const Shape& x, const Tensor& index) {
   Plan plan;
   plan.site = {op.name, IndexKind::position};
-  scattering::Selection& rows = plan.rows;
+  scatter_impl::Selection& rows = plan.rows;
   const int axis = static_cast<int>(axis_of(op.name, attrs, x));
   const Strides steps = contiguous_strides(x), index_steps = contiguous_strides(index.shape());
   rows.index = Integers(index);
@@ -41,7 +41,7 @@ Plan plan(const OpDef& op, AttrsView attrs, const Shape& x, const Tensor& index)
   rows.count = index.numel();
   rows.axis_step = x.empty() ? 1 : steps[axis];
   if (kind == Kind::elements) {
-    scattering::Selection::Axis axes[kMaxRank];
+    scatter_impl::Selection::Axis axes[kMaxRank];
     for (int i = 0; i < index.dim(); ++i)
       axes[i] = {index.shape()[i], i == axis ? 0 : steps[i], index_steps[i]};
     rows.append_all(axes, index.dim());
@@ -115,7 +115,7 @@ void put_infer(Infer& in) {
 template <Kind kind>
 void take_forward(const Forward& f) {
   const Plan p = plan<kind>(f.op, f.attrs_view, f.in(0).shape(), f.in(1));
-  scattering::take(p.site, p.rows, p.columns, f.in(0), p.columns, f.out());
+  scatter_impl::take(p.site, p.rows, p.columns, f.in(0), p.columns, f.out());
 }
 
 template <Kind kind>
@@ -123,7 +123,7 @@ void take_backward(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor& dx = b.grad_in(0);
   const Plan p = plan<kind>(b.op, b.attrs_view, dx.shape(), b.in(1));
-  scattering::add(p.site.op, nullptr, p.rows, p.columns, b.grad(), dx, b.accumulate(0));
+  scatter_impl::add(p.site.op, nullptr, p.rows, p.columns, b.grad(), dx, b.accumulate(0));
 }
 
 // `t`, or a copy of it if it shares memory with `out`.
@@ -149,9 +149,9 @@ void put_forward(const Forward& f) {
   put(f, [&](const Tensor& y, const Tensor& index, const Tensor& source) {
     const Plan p = plan<kind>(f.op, f.attrs_view, y.shape(), index);
     if (adds)
-      scattering::add(p.site.op, &p.site, p.rows, p.columns, source, y, true);
+      scatter_impl::add(p.site.op, &p.site, p.rows, p.columns, source, y, true);
     else
-      scattering::set(p.site, p.rows, p.columns, source, y);
+      scatter_impl::set(p.site, p.rows, p.columns, source, y);
   });
 }
 
@@ -290,9 +290,9 @@ Tensor spread(const Tensor& x, const Tensor& index, const Scalar& value) {
 }
 
 }  // namespace
-}  // namespace indexing_ops
+}  // namespace indexing_impl
 
-using namespace indexing_ops;
+using namespace indexing_impl;
 
 CT_ROOM(indexing, &k_index_select, &k_gather, &k_index_add, &k_scatter_add, &k_index_copy, &k_scatter)
 

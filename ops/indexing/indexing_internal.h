@@ -3,7 +3,7 @@
 #include <cotangent/core/base/function_ref.h>
 #include <cotangent/core/op/op_def.h>
 
-namespace ct::indexing_ops {
+namespace ct::indexing_impl {
 
 struct Attrs {
   std::int64_t axis;
@@ -25,4 +25,4 @@ void put(const Forward& f, FunctionRef<void(const Tensor&, const Tensor&, const 
 /// The part of `source` that has the shape of `index`; `source` itself where there is none, for the op to refuse.
 Tensor part(const Tensor& source, const Tensor& index);
 
-}  // namespace ct::indexing_ops
+}  // namespace ct::indexing_impl

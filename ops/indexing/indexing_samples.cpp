@@ -6,7 +6,7 @@
 namespace ct {
 namespace {
 
-using indexing_ops::Attrs;
+using indexing_impl::Attrs;
 
 // Calls f(at, to) for each index `at` of a tensor of `shape`, with `to` the element of x that it names.
 template <bool slices, class F>
@@ -234,7 +234,7 @@ std::vector<Tensor> nonzero_reference(std::span<const Tensor> in, AttrsView) {
 
 std::vector<Sample> flat_index_samples(SampleMaker& make) {
   const auto sample = [&](const Shape& shape, const Dims& sizes, const char* label) {
-    Sample s{{}, flat_index_op::Attrs{sizes}, label};
+    Sample s{{}, indexing_impl::flat::Attrs{sizes}, label};
     for (const std::int64_t n : sizes) {
       Tensor t = make.index(shape, 2 * n).clone();  // from -n to n - 1
       for (std::int64_t i = 0; i < t.numel(); ++i) t.data<std::int64_t>()[i] -= n;
@@ -246,7 +246,7 @@ std::vector<Sample> flat_index_samples(SampleMaker& make) {
           sample({20000}, {9, 11}, "more than a chunk"), sample({0, 2}, {4}, "none")};
 }
 std::vector<Tensor> flat_index_reference(std::span<const Tensor> in, AttrsView attrs) {
-  const Dims& sizes = static_cast<const flat_index_op::Attrs*>(attrs.data)->sizes;
+  const Dims& sizes = static_cast<const indexing_impl::flat::Attrs*>(attrs.data)->sizes;
   return {testing::by_index(in[0].shape(), [&](const Dims& at) {
     double flat = 0;
     for (std::size_t k = 0; k < in.size(); ++k) {
@@ -257,7 +257,7 @@ std::vector<Tensor> flat_index_reference(std::span<const Tensor> in, AttrsView a
   })};
 }
 std::vector<ErrorSample> flat_index_errors(SampleMaker& make) {
-  using flat_index_op::Attrs;
+  using indexing_impl::flat::Attrs;
   return {{{integers({2}, {0, 5})}, Attrs{{5}}, "index 5 is out of range for an axis of size 5"},
           {{integers({2}, {0, 1}), integers({2}, {-1, -4})},
            Attrs{{5, 3}},

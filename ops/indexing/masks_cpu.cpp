@@ -6,7 +6,7 @@
 
 // Each chunk counts, and when all have, writes behind those before it.
 
-namespace ct::masks {
+namespace ct::indexing_impl::masks {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;
@@ -37,6 +37,6 @@ void nonzero_cpu(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::masks
+}  // namespace ct::indexing_impl::masks
 
-CT_KERNELS(cpu, masks, forward_only("nonzero", masks::nonzero_cpu))
+CT_KERNELS(cpu, masks, forward_only("nonzero", indexing_impl::masks::nonzero_cpu))

@@ -8,7 +8,7 @@
 // Each block counts its part, one block sums the counts up, and each writes behind those before it: the order is that of
 // the elements, whatever runs first.
 
-namespace ct::masks {
+namespace ct::indexing_impl::masks {
 namespace {
 
 constexpr int kThreads = 256;
@@ -96,6 +96,6 @@ void nonzero_cuda(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::masks
+}  // namespace ct::indexing_impl::masks
 
-CT_KERNELS(cuda, masks, forward_only("nonzero", masks::nonzero_cuda))
+CT_KERNELS(cuda, masks, forward_only("nonzero", indexing_impl::masks::nonzero_cuda))

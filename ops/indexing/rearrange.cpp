@@ -20,7 +20,7 @@ namespace {
 
 // ---- pad: a filled tensor with a copy inside ----------------------------------------------------------------
 
-using pad_op::Attrs;
+using indexing_impl::padded::Attrs;
 
 void pad_infer(Infer& in) {
   const Attrs& a = in.attrs<Attrs>();

@@ -2,11 +2,11 @@
 
 #include <cotangent/core/op/op_def.h>
 
-namespace ct::pad_op {
+namespace ct::indexing_impl::padded {
 
 struct Attrs {
   Dims before, after;  // by axis, none negative
   Scalar value;
 };
 
-}  // namespace ct::pad_op
+}  // namespace ct::indexing_impl::padded

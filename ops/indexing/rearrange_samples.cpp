@@ -5,7 +5,7 @@
 namespace ct {
 namespace {
 
-using pad_op::Attrs;
+using indexing_impl::padded::Attrs;
 
 std::vector<Tensor> pad_reference(std::span<const Tensor> in, AttrsView attrs) {
   const Attrs& a = *static_cast<const Attrs*>(attrs.data);

@@ -16,7 +16,7 @@
 
 namespace ct {
 CT_KERNEL_TABLES(scatter_reduce)
-namespace scatter_reduce_op {
+namespace indexing_impl::scatter_reduced {
 
 Call::Call(ScatterReduce the_kind, const OpDef& op, const Attrs& attrs, const Shape& x, const Tensor& index)
     : kind(the_kind), include_self(attrs.include_self), site{op.name, IndexKind::position} {
@@ -32,7 +32,7 @@ Call::Call(ScatterReduce the_kind, const OpDef& op, const Attrs& attrs, const Sh
   rows.rows = numel(x) / columns;
   rows.count = index.numel() / columns;
   rows.axis_step = x.empty() ? 1 : steps[axis] / columns;
-  scattering::Selection::Axis axes[kMaxRank];
+  scatter_impl::Selection::Axis axes[kMaxRank];
   for (int i = 0; i < inner; ++i)
     axes[i] = {index.shape()[i], i == axis ? 0 : steps[i] / columns, index_steps[i]};
   rows.append_all(axes, inner);
@@ -40,7 +40,7 @@ Call::Call(ScatterReduce the_kind, const OpDef& op, const Attrs& attrs, const Sh
 
 void forward_by(ScatterReduce kind, const Forward& f,
                 void (*fold)(const Call&, const Tensor& source, const Tensor& y)) {
-  indexing_ops::put(f, [&](const Tensor& y, const Tensor& index, const Tensor& source) {
+  indexing_impl::put(f, [&](const Tensor& y, const Tensor& index, const Tensor& source) {
     const Call call(kind, f.op, f.attrs<Attrs>(), y.shape(), index);
     if (call.rows.count == 0) return;
     if (is_floating(y.dtype()) || y.dtype() == DType::i64) return fold(call, source, y);
@@ -64,7 +64,7 @@ void backward_by(ScatterReduce kind, const Backward& b, void (*spread)(const Cal
 
 namespace {
 
-void infer(Infer& in) { indexing_ops::put_infer(indexing_ops::Kind::elements, in); }
+void infer(Infer& in) { indexing_impl::put_infer(indexing_impl::Kind::elements, in); }
 
 // ---- gradients as ops -------------------------------------------------------------------------------------
 
@@ -234,19 +234,19 @@ Tensor& reduce_in_place(Tensor& x, const Attrs& attrs, const Tensor& index, cons
 }
 
 }  // namespace
-}  // namespace scatter_reduce_op
+}  // namespace indexing_impl::scatter_reduced
 
-using namespace scatter_reduce_op;
+using namespace indexing_impl::scatter_reduced;
 
 CT_ROOM(scatter_reduce, &k_sum, &k_prod, &k_mean, &k_amax, &k_amin)
 
 Tensor scatter_reduce(const Tensor& x, Integer axis, const Tensor& index, const Tensor& source,
                       ScatterReduce reduce, Flag include_self) {
-  return reduced(x, {axis, include_self}, index, indexing_ops::part(source, index), reduce);
+  return reduced(x, {axis, include_self}, index, indexing_impl::part(source, index), reduce);
 }
 Tensor& scatter_reduce_(Tensor& x, Integer axis, const Tensor& index, const Tensor& source,
                         ScatterReduce reduce, Flag include_self) {
-  return reduce_in_place(x, {axis, include_self}, index, indexing_ops::part(source, index), reduce);
+  return reduce_in_place(x, {axis, include_self}, index, indexing_impl::part(source, index), reduce);
 }
 Tensor index_reduce(const Tensor& x, Integer axis, const Tensor& index, const Tensor& source,
                     ScatterReduce reduce, Flag include_self) {

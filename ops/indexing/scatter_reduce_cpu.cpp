@@ -4,17 +4,17 @@
 // A part of the table at a time is folded with all places that name a row of it, in their order: no element has two
 // writers. Each kind is compiled by itself.
 
-namespace ct::scatter_reduce_op {
+namespace ct::indexing_impl::scatter_reduced {
 namespace {
 
-using scattering::kGrain;
+using scatter_impl::kGrain;
 
 // How many places name each row.
 Tensor counts(const std::int64_t* row_of, const Call& call) {
   const Tensor counts = Tensor::allocate({call.rows.rows}, DType::i64, cpu);
   std::int64_t* const n = counts.data<std::int64_t>();
   std::fill_n(n, call.rows.rows, 0);
-  scattering::for_each_named(row_of, call.rows, sizeof *n, [n](std::int64_t, std::int64_t v) { ++n[v]; });
+  scatter_impl::for_each_named(row_of, call.rows, sizeof *n, [n](std::int64_t, std::int64_t v) { ++n[v]; });
   return counts;
 }
 
@@ -31,7 +31,7 @@ void for_each_element(const Call& call, F f) {
 // Folds into each carry i what element(j, i) makes of element j of the source.
 template <ScatterReduce kind, class F, class Element>
 void fold_places(const std::int64_t* row_of, const Call& call, typename F::Carry* carries, Element element) {
-  scattering::for_each_named(
+  scatter_impl::for_each_named(
       row_of, call.rows, call.columns * static_cast<std::int64_t>(sizeof *carries),
       [=, columns = call.columns](std::int64_t q, std::int64_t v) {
         for (std::int64_t c = 0; c < columns; ++c)
@@ -52,7 +52,7 @@ void fold_rows(const Call& call, const Tensor& source, const Tensor& result) {
   using F = Fold<C, kind == ScatterReduce::prod && std::is_floating_point_v<C>>;
   using Carry = typename F::Carry;
   constexpr bool mean = kind == ScatterReduce::mean, in_place = std::is_same_v<T, Carry>;
-  const Tensor list = scattering::rows_of_places(&call.site, call.rows);
+  const Tensor list = scatter_impl::rows_of_places(&call.site, call.rows);
   const std::int64_t* const row_of = list.data<std::int64_t>();
   if (result.numel() == 0) return;
   const bool self = call.include_self;
@@ -82,7 +82,7 @@ void spread_rows(const Call& call, const Spread& s) {
   using C = compute_t<T>;
   constexpr bool product = kind == ScatterReduce::prod,
                  extremum = kind == ScatterReduce::amax || kind == ScatterReduce::amin;
-  const Tensor list = scattering::rows_of_places(nullptr, call.rows);
+  const Tensor list = scatter_impl::rows_of_places(nullptr, call.rows);
   const std::int64_t* const row_of = list.data<std::int64_t>();
   const Tensor named = counts(row_of, call);
   const std::int64_t* const n = data_of<std::int64_t>(named);
@@ -155,6 +155,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::scatter_reduce_op
+}  // namespace ct::indexing_impl::scatter_reduced
 
-CT_KERNELS(cpu, scatter_reduce, CT_SCATTER_REDUCE_LINES(scatter_reduce_op))
+CT_KERNELS(cpu, scatter_reduce, CT_SCATTER_REDUCE_LINES(indexing_impl::scatter_reduced))

@@ -8,10 +8,10 @@
 // long where few rows are named, as in a histogram: whole tiles of kTile pairs of one row are folded before, by a thread
 // each. The kind is a number of the call: memory, not arithmetic, limits these kernels.
 
-namespace ct::scatter_reduce_op {
+namespace ct::indexing_impl::scatter_reduced {
 namespace {
 
-using scattering::kTile;
+using scatter_impl::kTile;
 
 constexpr int kThreads = 128;
 
@@ -119,14 +119,14 @@ __global__ void __launch_bounds__(kThreads)
 // The gradient of each element of the source.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    source_kernel(const __grid_constant__ scattering::Selection places, long long columns,
+    source_kernel(const __grid_constant__ scatter_impl::Selection places, long long columns,
                   const T* __restrict__ source, const __grid_constant__ Results<T> to,
                   T* __restrict__ dsource) {
   using C = compute_t<T>;
   const long long j = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const long long q = j / columns, column = j - q * columns;
   if (q >= places.count) return;
-  const scattering::Selection::Place place = places.place(q);
+  const scatter_impl::Selection::Place place = places.place(q);
   C gradient = 0;
   if (places.in_range(place.index)) {
     const long long i = (place.base + place.index * places.axis_step) * columns + column;
@@ -143,8 +143,8 @@ void run(const Call& call, const IndexSite* site, ScatterReduce folded, const T*
   using R = Rows<T, product>;
   const char* const op = call.site.op;
   const std::int64_t tiles = call.rows.count / kTile * call.columns;
-  const scattering::SortedPairs pairs(op, site, call.rows,
-                                      static_cast<std::size_t>(tiles) * sizeof(typename R::Carry));
+  const scatter_impl::SortedPairs pairs(op, site, call.rows,
+                                        static_cast<std::size_t>(tiles) * sizeof(typename R::Carry));
   if (call.rows.rows * call.columns == 0) return;  // indices are checked
   const R r{{folded},     pairs.keys(), pairs.places(),
             pairs.size(), pairs.rows,   call.columns,
@@ -197,6 +197,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::scatter_reduce_op
+}  // namespace ct::indexing_impl::scatter_reduced
 
-CT_KERNELS(cuda, scatter_reduce, CT_SCATTER_REDUCE_LINES(scatter_reduce_op))
+CT_KERNELS(cuda, scatter_reduce, CT_SCATTER_REDUCE_LINES(indexing_impl::scatter_reduced))

@@ -12,15 +12,15 @@
 // Each element of x is folded with those of `source` that go there. Rows are as in engine/scatter: `columns` elements that
 // have one index, of slices what lies behind the axis.
 
-namespace ct::scatter_reduce_op {
+namespace ct::indexing_impl::scatter_reduced {
 
-using indexing_ops::Attrs;
+using indexing_impl::Attrs;
 
 struct Call {
   ScatterReduce kind;
   bool include_self;
   IndexSite site;
-  scattering::Selection rows;
+  scatter_impl::Selection rows;
   std::int64_t columns = 1;
 
   /// For a contiguous table of shape x. An axis along which `index` is expanded, as it is of slices, becomes columns.
@@ -117,7 +117,7 @@ CT_HD inline C slope(ScatterReduce kind, C g, C x, C value, C aux) {
   }
 }
 
-}  // namespace ct::scatter_reduce_op
+}  // namespace ct::indexing_impl::scatter_reduced
 
 /// The lines of a device's CT_KERNELS: forward<kind> and backward<kind> of namespace `space`.
 #define CT_SCATTER_REDUCE_LINE(space, kind) \

@@ -8,7 +8,7 @@
 // The plain kernels: forward takes the elements of the source one after the other, backward by what meets at each element of
 // x, in scatter_reduce_plain.h.
 
-namespace ct::scatter_reduce_op {
+namespace ct::indexing_impl::scatter_reduced {
 namespace {
 
 using namespace plain;
@@ -78,6 +78,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::scatter_reduce_op
+}  // namespace ct::indexing_impl::scatter_reduced
 
-CT_KERNELS(plain, scatter_reduce, CT_SCATTER_REDUCE_LINES(scatter_reduce_op))
+CT_KERNELS(plain, scatter_reduce, CT_SCATTER_REDUCE_LINES(indexing_impl::scatter_reduced))

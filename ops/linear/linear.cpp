@@ -33,24 +33,24 @@ Cost linear_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out
 }  // namespace
 
 // dx = g w, dw = g^T x, db = sum_n g[n], with all leading axes taken as rows n.
-void linear_backward(const Backward& b, const product::Backend& backend) {
-  using product::Missing;
-  using product::Stack;
+void linear_backward(const Backward& b, const gemm::Backend& backend) {
+  using gemm::Missing;
+  using gemm::Stack;
   const Missing missing = linear_rows(b.in_meta(0).shape.size());
   Tensor g_holder, plain_g;
   Stack g(b.grad(), missing);
-  product::fold_rows(g, g_holder);
-  if (!backend.any_strides) product::make_plain(g, plain_g);  // once, not in each product
+  gemm::fold_rows(g, g_holder);
+  if (!backend.any_strides) gemm::make_plain(g, plain_g);  // once, not in each product
   if (b.needs(0)) {
     Stack dx(b.grad_in(0), missing);
     dx.fold();
-    product::multiply(g, Stack(b.in(1), Missing::none), dx, b.accumulate(0), backend);
+    gemm::multiply(g, Stack(b.in(1), Missing::none), dx, b.accumulate(0), backend);
   }
   if (b.needs(1)) {
     Tensor x_holder;
     Stack x(b.in(0), missing);
-    product::fold_rows(x, x_holder);
-    product::multiply(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1), backend);
+    gemm::fold_rows(x, x_holder);
+    gemm::multiply(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1), backend);
   }
   if (b.needs(2)) sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2));
 }
@@ -112,7 +112,7 @@ CT_ROOM(linear, &k_linear, &k_linear_relu)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return dispatch(k_linear, {x, weight, bias});
 }
-Tensor detail::linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear_impl::linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return dispatch(k_linear_relu, {x, weight, bias});
 }
 

@@ -9,23 +9,23 @@
 namespace ct {
 namespace {
 
-using product::Missing;
-using product::Stack;
+using gemm::Missing;
+using gemm::Stack;
 
 void linear_forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Missing missing = linear_rows(f.in(0).dim());
   Tensor x_holder;
   Stack x(f.in(0), missing), y(f.out(), missing);
-  product::fold_rows(x, x_holder);
+  gemm::fold_rows(x, x_holder);
   y.fold();
   const Stack w(f.in(1), Missing::none);
-  if (product::replacement(DeviceType::cpu) != nullptr) {  // it knows no bias: that is there first
+  if (gemm::replacement(DeviceType::cpu) != nullptr) {  // it knows no bias: that is there first
     const std::size_t bytes = static_cast<std::size_t>(y.cols) * size_of(f.out().dtype());
     for (std::int64_t i = 0; f.has(2) && i < y.rows; ++i)
       std::memcpy(static_cast<char*>(f.out().raw_data()) + static_cast<std::size_t>(i) * bytes,
                   f.in(2).raw_data(), bytes);
-    return product::cpu_backend.run(product::product_of(x, w.t(), y, f.has(2)));
+    return gemm::cpu_backend.run(gemm::product_of(x, w.t(), y, f.has(2)));
   }
   const Gemm shape{y.rows, y.cols, x.cols, x.row, x.col, w.col, w.row, y.row};
   visit_floating("linear", f.out().dtype(), [&]<class T>(TypeTag<T>) {
@@ -36,16 +36,16 @@ void linear_forward_cpu(const Forward& f) {
   });
 }
 
-void linear_backward_cpu(const Backward& b) { linear_backward(b, product::cpu_backend); }
+void linear_backward_cpu(const Backward& b) { linear_backward(b, gemm::cpu_backend); }
 
 void linear_relu_forward_cpu(const Forward& f) {
   linear_forward_cpu(f);
   const Tensor* const y[] = {&f.out()};
-  elementwise::run_cpu(elementwise::tiles_of<Rectified>, f.out(), y, {});
+  map::run_cpu(map::tiles_of<Rectified>, f.out(), y, {});
 }
 void linear_relu_backward_cpu(const Backward& b) {
   const auto pass = [](Tensor& out, std::span<const Tensor* const> inputs) {
-    elementwise::run_cpu(elementwise::tiles_of<Passed>, out, inputs, {});
+    map::run_cpu(map::tiles_of<Passed>, out, inputs, {});
   };
   through_relu(b, pass, linear_backward_cpu);
 }

@@ -7,13 +7,13 @@
 
 namespace ct {
 
-using product::Missing;
-using product::Product;
-using product::Stack;
+using gemm::Missing;
+using gemm::Product;
+using gemm::Stack;
 
 namespace {
 
-struct Formulas : elementwise::Table<void, elementwise::Row<Rectified>, elementwise::Row<Passed>> {};
+struct Formulas : map::Table<void, map::Row<Rectified>, map::Row<Passed>> {};
 
 // Writes the bias into every row of y, so that the product can be added to it.
 template <class T>
@@ -73,30 +73,29 @@ void forward_cuda(const Forward& f) {
   const Missing missing = linear_rows(f.in(0).dim());
   Tensor x_holder, plain_x, plain_w;
   Stack x(f.in(0), missing), w = Stack(f.in(1), Missing::none).t(), y(f.out(), missing);
-  product::fold_rows(x, x_holder);
+  gemm::fold_rows(x, x_holder);
   y.fold();
   const Tensor& bias = f.in(2);
-  const gpu::LayerProduct layer{
-      .product = product::product_of(x, w, y, false), .bias = f32_or_null(bias), .relu = kRelu};
-  if (gpu::gemm_layer(f.op.name, {&layer, 1})) return;
-  product::make_plain(x, plain_x);
-  product::make_plain(w, plain_w);
-  Product p = product::product_of(x, w, y, false);
+  const gemm::LayerProduct layer{
+      .product = gemm::product_of(x, w, y, false), .bias = f32_or_null(bias), .relu = kRelu};
+  if (gemm::gemm_layer(f.op.name, {&layer, 1})) return;
+  gemm::make_plain(x, plain_x);
+  gemm::make_plain(w, plain_w);
+  Product p = gemm::product_of(x, w, y, false);
   // With max(y, 0) as an epilogue, too, some kernels of 16 bits make 0 of a NaN.
   const bool relu = kRelu && p.dtype == DType::f32;
   const bool done =
-      f.has(2) && product::replacement(DeviceType::cuda) == nullptr &&
-      gpu::gemm(f.op.name, p, relu ? gpu::Epilogue::relu_bias : gpu::Epilogue::bias, bias.raw_data());
+      f.has(2) && gemm::replacement(DeviceType::cuda) == nullptr &&
+      gemm::gemm(f.op.name, p, relu ? gemm::Epilogue::relu_bias : gemm::Epilogue::bias, bias.raw_data());
   if (!done) {
     // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address, a replacement).
     if (f.has(2)) write_bias(bias, f.out());
     p.accumulate = f.has(2);
-    if (!product::replaced(p, DeviceType::cuda)) gpu::gemm(f.op.name, p);
+    if (!gemm::replaced(p, DeviceType::cuda)) gemm::gemm(f.op.name, p);
   }
   if (kRelu && !(done && relu)) {
     const Tensor* const in_place[] = {&f.out()};
-    elementwise::run_cuda(f.op.name, elementwise::gradient_kernels<Rectified, Formulas>(), f.out(), in_place,
-                          {});
+    map::run_cuda(f.op.name, map::gradient_kernels<Rectified, Formulas>(), f.out(), in_place, {});
   }
 }
 
@@ -109,25 +108,24 @@ bool layer_backward(const Backward& b, bool dx, const Tensor& gate) {
   Tensor x_holder;
   Stack g(g_holder, missing);
   g.fold();
-  gpu::LayerProduct products[2];
+  gemm::LayerProduct products[2];
   std::size_t count = 0;
   if (dx && b.needs(0)) {
     Stack to(b.grad_in(0), missing);
     to.fold();
-    products[count++] = {
-        .product = product::product_of(g, Stack(b.in(1), Missing::none), to, b.accumulate(0)),
-        .gate = f32_or_null(gate)};
+    products[count++] = {.product = gemm::product_of(g, Stack(b.in(1), Missing::none), to, b.accumulate(0)),
+                         .gate = f32_or_null(gate)};
   }
   if (b.needs(1)) {
     Stack x(b.in(0), missing);
-    product::fold_rows(x, x_holder);
+    gemm::fold_rows(x, x_holder);
     products[count++] = {
-        .product = product::product_of(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1)),
+        .product = gemm::product_of(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1)),
         .gate = f32_or_null(gate),
         .row_sums = b.needs(2) ? f32_or_null(b.grad_in(2)) : nullptr,
         .add_row_sums = b.accumulate(2)};
   }
-  return gpu::gemm_layer(b.op.name, {products, count});
+  return gemm::gemm_layer(b.op.name, {products, count});
 }
 
 // cuBLASLt would return the bias's gradient along with the weight's, but reads g a second time for it, and
@@ -136,7 +134,7 @@ void backward_apart(const Backward& b) {
   Backward rest = b;
   const std::uint8_t flags[] = {b.flags[0], 0, 0};
   if (b.needs(1) && layer_backward(b, false, {})) rest.flags = flags;
-  linear_backward(rest, product::cuda_backend);
+  linear_backward(rest, gemm::cuda_backend);
 }
 void linear_backward_cuda(const Backward& b) {
   if (!layer_backward(b, true, {})) backward_apart(b);
@@ -148,9 +146,7 @@ void linear_relu_backward_cuda(const Backward& b) {
                     rows <= kMostSummedRows && cols <= kMostSummedRows;
   const std::uint8_t flags[] = {b.flags[0], b.flags[1], sums ? std::uint8_t{0} : b.flags[2]};
   const auto pass = [&](Tensor& out, std::span<const Tensor* const> inputs) {
-    if (!sums)
-      return elementwise::run_cuda(b.op.name, elementwise::gradient_kernels<Passed, Formulas>(), out, inputs,
-                                   {});
+    if (!sums) return map::run_cuda(b.op.name, map::gradient_kernels<Passed, Formulas>(), out, inputs, {});
     gpu::launch_waiting(b.op.name, gated_sums_kernel, gpu::blocks_for(b.op.name, cols, kCols),
                         dim3(kCols, kRowLanes), 0, f32_or_null(*inputs[0]), f32_or_null(*inputs[1]),
                         f32_or_null(out), static_cast<int>(rows), static_cast<int>(cols),

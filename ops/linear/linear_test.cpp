@@ -18,7 +18,7 @@ void keeps_nan(Device device, std::initializer_list<int> sizes) {
       Tensor x = ones({n, n}, {.dtype = t});
       x[1].fill_(std::numeric_limits<double>::quiet_NaN());
       const Tensor w = full({n, n}, -1. / n, {.dtype = t}), b = zeros({n}, {.dtype = t});
-      const V y = values(detail::linear_relu(x.to(device), w.to(device), b.to(device)).narrow(0, 0, 3));
+      const V y = values(linear_impl::linear_relu(x.to(device), w.to(device), b.to(device)).narrow(0, 0, 3));
       INFO(name(t) << " " << n);
       CHECK(y.front() == 0);
       CHECK(std::isnan(y[static_cast<std::size_t>(n)]));
@@ -112,7 +112,7 @@ TEST_CASE("linear_relu has the bits of linear and relu on the CPU, for any threa
         const Tensor xs = leaf(x), ws = leaf(w), bs = leaf(b), c = bias ? bs : Tensor();
         std::vector<V> all;
         for (int pass = 0; pass < 2; ++pass) {  // the second pass adds
-          const Tensor y = fused ? detail::linear_relu(xs, ws, c) : relu(linear(xs, ws, c));
+          const Tensor y = fused ? linear_impl::linear_relu(xs, ws, c) : relu(linear(xs, ws, c));
           y.backward(g);
           all.push_back(values(y));
         }
@@ -184,7 +184,7 @@ TEST_CASE("linear and linear_relu of small layers on the GPU, in any layout", "[
                  bd = b.to(device).detach().set_requires_grad();
     std::vector<V> all;
     for (int pass = 0; pass < 2; ++pass) {
-      const Tensor y = gated ? detail::linear_relu(xd, wd, bd) : linear(xd, wd, bd);
+      const Tensor y = gated ? linear_impl::linear_relu(xd, wd, bd) : linear(xd, wd, bd);
       y.backward(layout == 5 ? g.to(device).narrow(0, 0, 1).expand(g.shape()) : put(g, 2));
       all.push_back(values(y));
     }

@@ -11,7 +11,7 @@
 #include <cotangent/ops/reduce/reduce.h>
 
 namespace ct {
-namespace binary {
+namespace elementwise::binary {
 extern const OpDef
     k_binary_cross_entropy;  // a line of elementwise/binary_table.inc: one loss for each element
 }
@@ -66,7 +66,7 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1L
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                             const BinaryCrossEntropyOptions& options) {
   check_same("binary_cross_entropy", input, target);
-  const Tensor losses = dispatch(binary::k_binary_cross_entropy, {input, target});
+  const Tensor losses = dispatch(elementwise::binary::k_binary_cross_entropy, {input, target});
   if (!options.weight.defined()) return reduced(losses, options.reduction);
   return reduced(losses * options.weight.expand_as(losses), options.reduction);
 }

@@ -10,7 +10,7 @@
 namespace ct {
 namespace {
 
-using LinearAttrs = linear_cross_entropy_kernels::Attrs;
+using LinearAttrs = loss::head::Attrs;
 constexpr Reduction kReductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
 
 // The shape of the labels of scores.
@@ -167,9 +167,7 @@ std::vector<Sample> linear_cross_entropy_samples(SampleMaker& make) {
     const Shape rows(x.begin(), static_cast<std::size_t>(x.size() - 1));
     all.push_back(
         {{make.normal(x), make.normal({classes, x.back()}), make.index(rows, classes)},
-         LinearAttrs{reduction,
-                     eager ? linear_cross_entropy_kernels::kBoth : linear_cross_entropy_kernels::kNone,
-                     ignore, smoothing, chunk},
+         LinearAttrs{reduction, eager ? loss::head::kBoth : loss::head::kNone, ignore, smoothing, chunk},
          label,
          numel(rows) > 0});  // the mean of nothing is NaN
   };
@@ -189,7 +187,7 @@ std::vector<Sample> linear_cross_entropy_samples(SampleMaker& make) {
 }
 
 std::vector<ErrorSample> linear_cross_entropy_errors(SampleMaker& make) {
-  const LinearAttrs mean{Reduction::mean, linear_cross_entropy_kernels::kNone, -100, 0, 0};
+  const LinearAttrs mean{Reduction::mean, loss::head::kNone, -100, 0, 0};
   LinearAttrs smooth = mean, chunk = mean;
   smooth.label_smoothing = 1.5, chunk.chunk_rows = -1;
   Tensor bad = make.index({4}, 3).clone();

@@ -6,8 +6,8 @@
 namespace ct {
 namespace {
 
-void matmul_forward_cpu(const Forward& f) { product::forward(f, product::cpu_backend); }
-void matmul_backward_cpu(const Backward& b) { product::backward(b, product::cpu_backend); }
+void matmul_forward_cpu(const Forward& f) { gemm::forward(f, gemm::cpu_backend); }
+void matmul_backward_cpu(const Backward& b) { gemm::backward(b, gemm::cpu_backend); }
 
 }  // namespace
 }  // namespace ct

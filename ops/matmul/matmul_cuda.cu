@@ -6,8 +6,8 @@
 namespace ct {
 namespace {
 
-void matmul_forward_cuda(const Forward& f) { product::forward(f, product::cuda_backend); }
-void matmul_backward_cuda(const Backward& b) { product::backward(b, product::cuda_backend); }
+void matmul_forward_cuda(const Forward& f) { gemm::forward(f, gemm::cuda_backend); }
+void matmul_backward_cuda(const Backward& b) { gemm::backward(b, gemm::cuda_backend); }
 
 }  // namespace
 }  // namespace ct

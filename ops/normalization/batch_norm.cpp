@@ -64,7 +64,7 @@ void advance(Tensor running, const Tensor& batch, double momentum, double share)
 
 }  // namespace
 
-namespace batch_norms {
+namespace normalization::batch {
 namespace {
 
 enum Input { kX, kW, kB, kMean, kVar };  // mean and var are defined outside of training
@@ -189,9 +189,9 @@ constexpr OpDef k_batch_norm = checked({
 });
 
 }  // namespace
-}  // namespace batch_norms
+}  // namespace normalization::batch
 
-CT_ROOM(batch_norm, &batch_norms::k_batch_norm)
+CT_ROOM(batch_norm, &normalization::batch::k_batch_norm)
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
@@ -203,11 +203,12 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   detail::check_probability(kOp, "momentum", options.momentum);
   CT_CHECK(options.training || (running_mean.defined() && running_var.defined()), ValueError, kOp,
            "running_mean or running_var is undefined; both are needed outside of training");
-  const batch_norms::Attrs attrs{options.eps};
+  const normalization::batch::Attrs attrs{options.eps};
   if (!options.training)
-    return dispatch_n<3>(batch_norms::k_batch_norm, {x, weight, bias, running_mean, running_var}, attrs)[0];
+    return dispatch_n<3>(normalization::batch::k_batch_norm, {x, weight, bias, running_mean, running_var},
+                         attrs)[0];
   auto [y, mean, variance] =
-      dispatch_n<3>(batch_norms::k_batch_norm, {x, weight, bias, Tensor{}, Tensor{}}, attrs);
+      dispatch_n<3>(normalization::batch::k_batch_norm, {x, weight, bias, Tensor{}, Tensor{}}, attrs);
   const NoGrad guard;
   advance(running_mean, mean, options.momentum, options.momentum);
   const auto count = static_cast<double>(x.numel() / std::max<std::int64_t>(x.size(1), 1));

@@ -5,7 +5,7 @@
 
 // Channel by channel: sums of runs in lanes of their own, so that they can be vectors, added up in double precision.
 
-namespace ct::batch_norms {
+namespace ct::normalization::batch {
 namespace {
 
 // The sum of f(i) over [first, first + n).
@@ -90,6 +90,7 @@ void backward_cpu(const Call& c) {
 }
 
 }  // namespace
-}  // namespace ct::batch_norms
+}  // namespace ct::normalization::batch
 
-CT_KERNELS(cpu, batch_norm, CT_BATCH_NORM_KERNELS(batch_norms::forward_cpu, batch_norms::backward_cpu))
+CT_KERNELS(cpu, batch_norm,
+           CT_BATCH_NORM_KERNELS(normalization::batch::forward_cpu, normalization::batch::backward_cpu))

@@ -10,7 +10,7 @@
 // parts in their order. The mean and variance of a vector's elements are joined to those of a thread, so that nothing
 // large is subtracted from something large. What is written, y or dx, is a map of vectors.
 
-namespace ct::batch_norms {
+namespace ct::normalization::batch {
 namespace {
 
 constexpr int kThreads = 256;
@@ -283,6 +283,7 @@ void backward_cuda(const Call& c) {
 }
 
 }  // namespace
-}  // namespace ct::batch_norms
+}  // namespace ct::normalization::batch
 
-CT_KERNELS(cuda, batch_norm, CT_BATCH_NORM_KERNELS(batch_norms::forward_cuda, batch_norms::backward_cuda))
+CT_KERNELS(cuda, batch_norm,
+           CT_BATCH_NORM_KERNELS(normalization::batch::forward_cuda, normalization::batch::backward_cuda))

@@ -8,7 +8,7 @@
 
 // Shared by the kernels of batch_norm. x is [images, channels, pixels]; a channel's numbers have the dtype of sums.
 
-namespace ct::batch_norms {
+namespace ct::normalization::batch {
 
 struct Attrs {
   double eps = 1e-5;
@@ -33,8 +33,8 @@ CT_API void backward(const Backward& b, Run run);
 
 template <Run forward_run, Run backward_run>
 struct KernelsOf {
-  static void forward(const Forward& f) { batch_norms::forward(f, forward_run); }
-  static void backward(const Backward& b) { batch_norms::backward(b, backward_run); }
+  static void forward(const Forward& f) { normalization::batch::forward(f, forward_run); }
+  static void backward(const Backward& b) { normalization::batch::backward(b, backward_run); }
 };
 
 /// Calls f(offset) for the first element of each run of `pixels` elements that belong to a channel.
@@ -51,11 +51,11 @@ void put(const Tensor& t, std::int64_t channel, C number) {
   if (t.defined()) t.data<C>()[channel] = number;
 }
 
-}  // namespace ct::batch_norms
+}  // namespace ct::normalization::batch
 
 /// The entries of a device's table of kernels (CT_KERNELS).
-#define CT_BATCH_NORM_KERNELS(forward_run, backward_run)                      \
-  {                                                                           \
-    "batch_norm", batch_norms::KernelsOf<forward_run, backward_run>::forward, \
-        batch_norms::KernelsOf<forward_run, backward_run>::backward           \
+#define CT_BATCH_NORM_KERNELS(forward_run, backward_run)                               \
+  {                                                                                    \
+    "batch_norm", normalization::batch::KernelsOf<forward_run, backward_run>::forward, \
+        normalization::batch::KernelsOf<forward_run, backward_run>::backward           \
   }

@@ -4,7 +4,7 @@
 
 // The plain kernels: channel by channel by batch_norm_plain.h.
 
-namespace ct::batch_norms {
+namespace ct::normalization::batch {
 namespace {
 
 using namespace plain;
@@ -29,6 +29,7 @@ void backward_plain(const Call& c) {
 }
 
 }  // namespace
-}  // namespace ct::batch_norms
+}  // namespace ct::normalization::batch
 
-CT_KERNELS(plain, batch_norm, CT_BATCH_NORM_KERNELS(batch_norms::forward_plain, batch_norms::backward_plain))
+CT_KERNELS(plain, batch_norm,
+           CT_BATCH_NORM_KERNELS(normalization::batch::forward_plain, normalization::batch::backward_plain))

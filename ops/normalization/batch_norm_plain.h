@@ -10,17 +10,17 @@
 namespace ct::plain {
 
 /// The pixels of a channel in one image: `first` is the place of the first one.
-inline Line run(const batch_norms::Call& c, const double* x, std::int64_t first) {
+inline Line run(const normalization::batch::Call& c, const double* x, std::int64_t first) {
   return {x + first, c.pixels};
 }
-inline MutableLine run(const batch_norms::Call& c, double* y, std::int64_t first) {
+inline MutableLine run(const normalization::batch::Call& c, double* y, std::int64_t first) {
   return {y + first, c.pixels};
 }
 
 /// y = (x - mean) / sqrt(var + eps) w + b
-inline void batch_norm(const batch_norms::Call& c, std::int64_t channel, const double* x, double w, double b,
-                       double& mean, double& var, double* y) {
-  using batch_norms::each_run;
+inline void batch_norm(const normalization::batch::Call& c, std::int64_t channel, const double* x, double w,
+                       double b, double& mean, double& var, double* y) {
+  using normalization::batch::each_run;
   if (c.training) {
     const double share = 1 / static_cast<double>(c.images * c.pixels);
     mean = var = 0;
@@ -33,10 +33,10 @@ inline void batch_norm(const batch_norms::Call& c, std::int64_t channel, const d
 
 /// With n the normalized x: db = sum g, dw = sum g n, and dx = w / sqrt(var + eps) (g - mean(g) - n mean(g n)) where the
 /// statistics are x's, else the first term alone.
-inline void batch_norm_gradient(const batch_norms::Call& c, std::int64_t channel, const double* x,
+inline void batch_norm_gradient(const normalization::batch::Call& c, std::int64_t channel, const double* x,
                                 const double* g, double w, double mean, double var, double& db, double& dw,
                                 double* dx) {
-  using batch_norms::each_run;
+  using normalization::batch::each_run;
   const double r = 1 / std::sqrt(var + c.eps), share = 1 / static_cast<double>(c.images * c.pixels);
   db = dw = 0;
   each_run(c, channel, [&](std::int64_t i) {

@@ -4,7 +4,7 @@
 namespace ct {
 namespace {
 
-using batch_norms::Attrs;
+using normalization::batch::Attrs;
 
 std::vector<Sample> samples(SampleMaker& make) {
   std::vector<Sample> all;

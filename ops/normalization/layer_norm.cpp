@@ -27,23 +27,24 @@ constexpr OutputDef kAddOutputs[] = {{.name = "y", .contiguous = true},
                                      {.name = "mean", .gradient = false},
                                      {.name = "rstd", .gradient = false}};
 
-constexpr OpDef k_layer_norm = norms::define<true, false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b",
-                                                          kInputs, kOutputs, &kernel_tables::layer_norm);
+constexpr OpDef k_layer_norm = normalization::define<true, false>(
+    "y = (x - mean(x)) / sqrt(var(x) + eps) w + b", kInputs, kOutputs, &kernel_tables::layer_norm);
 constexpr OpDef k_add_layer_norm =
-    norms::define<true, true>("s = x + r; y = (s - mean(s)) / sqrt(var(s) + eps) w + b", kAddInputs,
-                              kAddOutputs, &kernel_tables::layer_norm);
+    normalization::define<true, true>("s = x + r; y = (s - mean(s)) / sqrt(var(s) + eps) w + b", kAddInputs,
+                                      kAddOutputs, &kernel_tables::layer_norm);
 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return dispatch(k_layer_norm, {x, weight, bias}, norms::Attrs{eps, norms::row_axes(weight, bias)});
+  return dispatch(k_layer_norm, {x, weight, bias},
+                  normalization::Attrs{eps, normalization::row_axes(weight, bias)});
 }
 
 std::array<Tensor, 2> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                      const Tensor& bias, double eps, NormUse use) {
-  const norms::Addends in = norms::addends(k_add_layer_norm.name, x, residual, use);
+  const normalization::Addends in = normalization::addends(k_add_layer_norm.name, x, residual, use);
   return dispatch_n<2>(k_add_layer_norm, {in.x, in.residual, weight, bias},
-                       norms::Attrs{eps, norms::row_axes(weight, bias), in.y});
+                       normalization::Attrs{eps, normalization::row_axes(weight, bias), in.y});
 }
 
 CT_ROOM(layer_norm, &k_layer_norm, &k_add_layer_norm)

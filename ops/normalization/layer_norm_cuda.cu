@@ -3,5 +3,7 @@
 // The rows of normalization/normalization_cuda.cuh, around their mean.
 
 CT_KERNELS(cuda, layer_norm,
-           {"layer_norm", norms::forward_cuda<true, false>, norms::backward_cuda<true, false>},
-           {"add_layer_norm", norms::forward_cuda<true, true>, norms::backward_cuda<true, true>})
+           {"layer_norm", normalization::forward_cuda<true, false>,
+            normalization::backward_cuda<true, false>},
+           {"add_layer_norm", normalization::forward_cuda<true, true>,
+            normalization::backward_cuda<true, true>})

@@ -2,7 +2,7 @@
 
 // Kernels that long_rows.cuh declares. A null mean tells rms_norm from layer_norm.
 
-namespace ct::norms {
+namespace ct::normalization {
 namespace {
 
 constexpr int kLongThreads = 32 * rows::LoopShare::kMostWarps;
@@ -165,4 +165,4 @@ void finish_sums(const BackwardCall& call, const void* dweight, const void* dbia
   });
 }
 
-}  // namespace ct::norms
+}  // namespace ct::normalization

@@ -10,7 +10,7 @@
 #include <cotangent/ops/normalization/normalization_internal.h>
 #include <cotangent/ops/rules_internal.h>
 
-namespace ct::norms {
+namespace ct::normalization {
 
 // ---- calls -----------------------------------------------------------------------------------------------
 
@@ -185,4 +185,4 @@ void rule(const Backward& b, Kind kind) {
   if (kind.add) share(1, dx);
 }
 
-}  // namespace ct::norms
+}  // namespace ct::normalization

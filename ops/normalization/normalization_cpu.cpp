@@ -6,7 +6,7 @@
 
 // How rows are given to threads, and what they have in common: nothing here depends on the types of a call.
 
-namespace ct::norms {
+namespace ct::normalization {
 namespace {
 
 constexpr std::int64_t kChunks = 64;
@@ -78,4 +78,4 @@ void run_rows(const BackwardCall& call, BackwardKernel kernel) {
     add_chunks(partials + width, chunks, 2 * width, n, call.accumulate_bias, call.dbias);
 }
 
-}  // namespace ct::norms
+}  // namespace ct::normalization

@@ -17,7 +17,7 @@
 // dbias, and then dx. Those shares are collected per chunk of rows, kChunks at most (normalization_cpu.cpp), and
 // added up in their order.
 
-namespace ct::norms {
+namespace ct::normalization {
 
 using rows::for_blocks, rows::kBlock, rows::load_block, rows::store_block;
 
@@ -246,4 +246,4 @@ void backward_cpu(const Backward& b) {
   call.finish(b);
 }
 
-}  // namespace ct::norms
+}  // namespace ct::normalization

@@ -22,7 +22,7 @@
 //
 // Vectors of T have 16 bytes; those of L have as many elements.
 
-namespace ct::norms {
+namespace ct::normalization {
 
 inline bool vectors(const Tensor& t) { return !t.defined() || gpu::is_aligned(t.raw_data(), 16); }
 
@@ -151,4 +151,4 @@ void backward_cuda(const Backward& b) {
   call.finish(b);
 }
 
-}  // namespace ct::norms
+}  // namespace ct::normalization

@@ -22,7 +22,7 @@
 // 16 bits, and the residual too. Then it is the branch that products gave, y is what the next products take,
 // and x is the stream between them. Their dtype is called L below, where T is x's.
 
-namespace ct::norms {
+namespace ct::normalization {
 
 struct Attrs {
   double eps;
@@ -142,4 +142,4 @@ consteval OpDef define(const char* formula, std::span<const InputDef> inputs,
                   .flops_each = kCentered ? 7 : 4});
 }
 
-}  // namespace ct::norms
+}  // namespace ct::normalization

@@ -9,9 +9,9 @@
 
 namespace ct::plain {
 
-using norms::BackwardCall;
-using norms::ForwardCall;
-using norms::Layout;
+using normalization::BackwardCall;
+using normalization::ForwardCall;
+using normalization::Layout;
 
 inline Rows rows_of(const Layout& layout) { return {{layout.rows, layout.columns}, 1}; }
 

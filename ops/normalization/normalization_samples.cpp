@@ -7,7 +7,7 @@
 namespace ct {
 namespace {
 
-using norms::Attrs;
+using normalization::Attrs;
 
 template <bool centered, bool with_residual>
 std::vector<Sample> samples(SampleMaker& make) {

@@ -254,7 +254,7 @@ TEST_CASE("add_layer_norm's dtypes: outside of Autocast one, in it those of Auto
       std::vector<const Tensor*> in{&a, &b, &none};
       if (layer) in.push_back(&none);
       std::array<Tensor, kMaxOutputs> out;
-      dispatch(*op, in, norms::Attrs{1e-5, 1, y}, out);
+      dispatch(*op, in, normalization::Attrs{1e-5, 1, y}, out);
       return out[0].dtype();
     };
     CHECK(call(x, low, bf16) == bf16);

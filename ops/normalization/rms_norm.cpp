@@ -22,22 +22,22 @@ constexpr OutputDef kAddOutputs[] = {{.name = "y", .contiguous = true},
                                      {.name = "sum", .contiguous = true},
                                      {.name = "rstd", .gradient = false}};
 
-constexpr OpDef k_rms_norm = norms::define<false, false>("y = x / sqrt(mean(x^2) + eps) w", kInputs, kOutputs,
-                                                         &kernel_tables::rms_norm);
-constexpr OpDef k_add_rms_norm = norms::define<false, true>(
+constexpr OpDef k_rms_norm = normalization::define<false, false>("y = x / sqrt(mean(x^2) + eps) w", kInputs,
+                                                                 kOutputs, &kernel_tables::rms_norm);
+constexpr OpDef k_add_rms_norm = normalization::define<false, true>(
     "s = x + r; y = s / sqrt(mean(s^2) + eps) w", kAddInputs, kAddOutputs, &kernel_tables::rms_norm);
 
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return dispatch(k_rms_norm, {x, weight}, norms::Attrs{eps, norms::row_axes(weight)});
+  return dispatch(k_rms_norm, {x, weight}, normalization::Attrs{eps, normalization::row_axes(weight)});
 }
 
 std::array<Tensor, 2> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps,
                                    NormUse use) {
-  const norms::Addends in = norms::addends(k_add_rms_norm.name, x, residual, use);
+  const normalization::Addends in = normalization::addends(k_add_rms_norm.name, x, residual, use);
   return dispatch_n<2>(k_add_rms_norm, {in.x, in.residual, weight},
-                       norms::Attrs{eps, norms::row_axes(weight), in.y});
+                       normalization::Attrs{eps, normalization::row_axes(weight), in.y});
 }
 
 CT_ROOM(rms_norm, &k_rms_norm, &k_add_rms_norm)

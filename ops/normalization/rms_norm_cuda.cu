@@ -3,5 +3,7 @@
 // The rows of normalization/normalization_cuda.cuh, around 0.
 
 CT_KERNELS(cuda, rms_norm,
-           {"rms_norm", norms::forward_cuda<false, false>, norms::backward_cuda<false, false>},
-           {"add_rms_norm", norms::forward_cuda<false, true>, norms::backward_cuda<false, true>})
+           {"rms_norm", normalization::forward_cuda<false, false>,
+            normalization::backward_cuda<false, false>},
+           {"add_rms_norm", normalization::forward_cuda<false, true>,
+            normalization::backward_cuda<false, true>})

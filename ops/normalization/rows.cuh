@@ -10,7 +10,7 @@
 
 // The kernels of normalization/normalization_cuda.cuh for rows of whole vectors that fit into registers.
 
-namespace ct::norms {
+namespace ct::normalization {
 
 inline constexpr int kMaxLoads = 4;
 inline constexpr int kBackwardWarps = 16;
@@ -318,4 +318,4 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
   }
 }
 
-}  // namespace ct::norms
+}  // namespace ct::normalization

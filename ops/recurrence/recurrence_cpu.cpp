@@ -44,7 +44,7 @@ void step(const Step& given) {
 }
 
 template <class C>
-constexpr Steps kSteps{product::cpu_backend, kRows, step<C, false>, step<C, true>};
+constexpr Steps kSteps{gemm::cpu_backend, kRows, step<C, false>, step<C, true>};
 
 template <class C>
 void forward_cpu(const Forward& f) {

@@ -13,7 +13,7 @@ constexpr int kThreads = 128;
 // One element of a row. Functions may be approximate where the result is rounded to 16 bits.
 template <class T>
 struct At {
-  using X = elementwise::Lane<compute_t<T>, sizeof(T) == 2>;
+  using X = map::Lane<compute_t<T>, sizeof(T) == 2>;
   std::int64_t column, hidden;
   bool f16;
 
@@ -53,7 +53,7 @@ void step(const Step& s) {
 }
 
 template <class C>
-const Steps kSteps{product::cuda_backend, INT64_MAX, step<C, false>, step<C, true>};
+const Steps kSteps{gemm::cuda_backend, INT64_MAX, step<C, false>, step<C, true>};
 
 template <class C>
 void forward_cuda(const Forward& f) {

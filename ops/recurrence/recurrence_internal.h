@@ -48,7 +48,7 @@ struct Step {
 
 /// Functions of a device.
 struct Steps {
-  const product::Backend& backend;
+  const gemm::Backend& backend;
   std::int64_t rows;  // that one thread of the host takes through all steps
   void (*forward)(const Step&);
   void (*backward)(const Step&);

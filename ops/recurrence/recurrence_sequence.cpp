@@ -38,9 +38,9 @@ struct Matrix {
 };
 
 // c = a b (+ c), c of m x n without gaps unless c_row says otherwise.
-product::Product product_of(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b,
-                            const Tensor& c, int64_t c_row, bool accumulate) {
-  product::Product p;
+gemm::Product product_of(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, const Tensor& c,
+                         int64_t c_row, bool accumulate) {
+  gemm::Product p;
   p.dtype = a.tensor.dtype(), p.c_dtype = c.dtype();
   p.m = m, p.n = n, p.k = k;
   p.a_row = a.row, p.a_col = a.col, p.b_row = b.row, p.b_col = b.col, p.c_row = c_row;
@@ -48,12 +48,12 @@ product::Product product_of(int64_t m, int64_t n, int64_t k, const Matrix& a, co
   p.accumulate = accumulate;
   return p;
 }
-void multiply(const product::Product& p, const product::Backend& backend) {
+void multiply(const gemm::Product& p, const gemm::Backend& backend) {
   if (p.m > 0 && p.n > 0) backend.run(p);
 }
 
 // w^T where products read w^T, every step, more cheaply than they turn w: on the CPU.
-Tensor turned(const Tensor& w, const product::Backend& backend) {
+Tensor turned(const Tensor& w, const gemm::Backend& backend) {
   if (!backend.any_strides) return {};
   return contiguous(Tensor::from_storage(w.impl()->storage, {w.size(1), w.size(0)}, {1, w.size(1)},
                                          w.storage_offset(), w.dtype()));
@@ -86,7 +86,7 @@ void forward(const Forward& f, const Cell& cell, const Steps& steps) {
   const Matrix w = turned_w.defined() ? Matrix{turned_w, s.gates, 1} : Matrix{w_hh, 1, s.hidden};
   // Sequences do not meet: threads take some of them through all steps.
   parallel_for(s.batch, steps.rows, [&](int64_t begin, int64_t end) {
-    product::Product p =
+    gemm::Product p =
         product_of(end - begin, s.gates, s.hidden, {h, s.hidden, 1, begin * s.hidden}, w, u, s.gates, false);
     p.c = at(u, begin * s.gates);
     Step step{.dtype = dtype, .relu = attrs.relu, .rows = end - begin, .hidden = s.hidden};
@@ -116,7 +116,7 @@ void backward(const Backward& b, const Cell& cell, const Steps& steps) {
   const Tensor dh = working(b.grad(1), state, dtype, trace.device());
   const Tensor dc = cell.memory ? working(b.grad(3), state, dtype, trace.device()) : Tensor{};
   parallel_for(s.batch, steps.rows, [&](int64_t begin, int64_t end) {
-    product::Product p =
+    gemm::Product p =
         product_of(end - begin, s.hidden, s.gates, {du, s.gates, 1}, {w_hh, s.hidden, 1}, dh, s.hidden, true);
     p.c = at(dh, begin * s.hidden);
     Step step{.dtype = dtype, .relu = attrs.relu, .rows = end - begin, .hidden = s.hidden};

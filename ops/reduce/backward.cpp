@@ -5,7 +5,7 @@
 
 // The part of the backward passes that is the same on both devices.
 
-namespace ct::fold {
+namespace ct::reduce {
 
 AxisMask axis_mask(const char* op, const Dims& axes, int rank) {
   AxisMask mask = 0;
@@ -145,4 +145,4 @@ void backward_by(Kind kind, const Backward& b, const DeviceFunctions& device) {
   device.gradient(call);
 }
 
-}  // namespace ct::fold
+}  // namespace ct::reduce

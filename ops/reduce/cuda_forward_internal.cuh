@@ -4,7 +4,7 @@
 #include <cotangent/ops/engine/fold/fold_cuda.cuh>
 #include <cotangent/ops/engine/fold/folds_cuda.cuh>
 
-namespace ct::fold {
+namespace ct::reduce {
 
 /// Runs `fold` over x's reduced axes into the outputs of a forward call; either may be null.
 template <class T, class F>
@@ -36,7 +36,7 @@ inline constexpr bool finds_smallest(Kind kind) {
 
 /// Entries of CT_KERNELS, by the forward kernel of the kind, which fold has, and the kind's name.
 #define CT_FOLD(forward, kind) \
-  { #kind, fold::forward < fold::Kind::kind>, fold::backward_cuda < fold::Kind::kind> }
-#define CT_PREDICATE(forward, kind) forward_only(#kind, fold::forward<fold::Kind::kind>)
+  { #kind, reduce::forward < reduce::Kind::kind>, reduce::backward_cuda < reduce::Kind::kind> }
+#define CT_PREDICATE(forward, kind) forward_only(#kind, reduce::forward<reduce::Kind::kind>)
 
-}  // namespace ct::fold
+}  // namespace ct::reduce

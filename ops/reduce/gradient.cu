@@ -7,7 +7,7 @@
 // side by side in the innermost group of axes, their outputs are found by one walk through the axes. The kind
 // is known at run time only: all threads branch alike, once for each load.
 
-namespace ct::fold {
+namespace ct::reduce {
 namespace {
 
 struct Place {
@@ -113,4 +113,4 @@ void gradient_cuda(const GradientCall& call) {
   });
 }
 
-}  // namespace ct::fold
+}  // namespace ct::reduce

@@ -5,7 +5,9 @@
 #include <cotangent/ops/engine/fold/plan.h>
 #include <cotangent/ops/engine/fold/sum.h>
 
-namespace ct::fold {
+namespace ct::reduce {
+
+using namespace fold;
 
 /// Attributes of every reduction.
 struct Attrs {
@@ -82,4 +84,4 @@ struct Spread {
 };
 Spread make_spread(const Shape& shape, AxisMask mask);
 
-}  // namespace ct::fold
+}  // namespace ct::reduce

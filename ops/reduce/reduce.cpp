@@ -29,8 +29,8 @@ CT_KERNEL_TABLES(reduce_norm)
 CT_KERNEL_TABLES(reduce_logsumexp)
 namespace {
 
-using fold::Attrs;
-using fold::Kind;
+using reduce::Attrs;
+using reduce::Kind;
 
 constexpr bool is_extremum(Kind kind) {
   return kind == Kind::amax || kind == Kind::amin || kind == Kind::max || kind == Kind::min ||
@@ -41,7 +41,7 @@ template <Kind kind>
 void infer(Infer& infer) {
   const Attrs& attrs = infer.attrs<Attrs>();
   const Tensor& x = infer.in(0);
-  const fold::AxisMask mask = fold::axis_mask(infer.op.name, attrs.axes, x.dim());
+  const fold::AxisMask mask = reduce::axis_mask(infer.op.name, attrs.axes, x.dim());
   if (kind == Kind::max || kind == Kind::min) {
     CT_CHECK(attrs.axes.size() == 1, ShapeError, infer.op.name, "got ", attrs.axes.size(),
              " axes; one is wanted: use amax or amin for several");
@@ -90,7 +90,7 @@ void infer(Infer& infer) {
 struct RuleCall {
   explicit RuleCall(const Backward& b) : shape(b.in_meta(0).shape), kept(b.in_meta(0).shape) {
     const Attrs& attrs = b.attrs<Attrs>();
-    const fold::AxisMask mask = fold::axis_mask(b.op.name, attrs.axes, shape.size());
+    const fold::AxisMask mask = reduce::axis_mask(b.op.name, attrs.axes, shape.size());
     for (int i = 0; i < shape.size(); ++i) {
       if (!(mask >> i & 1u)) {
         others.push_back(i);

@@ -7,7 +7,7 @@
 #include <cotangent/ops/engine/rows/record.h>
 #include <cotangent/ops/reduce/kinds_internal.h>
 
-namespace ct::fold {
+namespace ct::reduce {
 namespace {
 
 // Runs `fold` over x's reduced axes into the outputs of a forward call. The second output may be absent.
@@ -225,12 +225,12 @@ constexpr rows::RowRecord kLastAxes{[](AttrsView view, const Shape& x) {
                                     0, false};
 
 }  // namespace
-}  // namespace ct::fold
+}  // namespace ct::reduce
 
 #define CT_FOLD(kind) \
-  { #kind, fold::forward_cpu < fold::Kind::kind>, fold::backward_cpu < fold::Kind::kind> }
-#define CT_PREDICATE(kind) forward_only(#kind, fold::forward_cpu<fold::Kind::kind>)
-#define CT_FOLD_ROWS(kind) CT_FOLD(kind), forward_only(#kind " rows", hand_out<fold::kLastAxes>)
+  { #kind, reduce::forward_cpu < reduce::Kind::kind>, reduce::backward_cpu < reduce::Kind::kind> }
+#define CT_PREDICATE(kind) forward_only(#kind, reduce::forward_cpu<reduce::Kind::kind>)
+#define CT_FOLD_ROWS(kind) CT_FOLD(kind), forward_only(#kind " rows", hand_out<reduce::kLastAxes>)
 CT_KERNELS(cpu, reduce_sum, CT_FOLD_ROWS(sum), CT_FOLD_ROWS(mean))
 CT_KERNELS(cpu, reduce_product, CT_FOLD(prod))
 CT_KERNELS(cpu, reduce_extremum, CT_FOLD_ROWS(amax), CT_FOLD_ROWS(amin))

@@ -4,7 +4,7 @@
 // reduce_extremum_cuda.cu and reduce_statistics_cuda.cu, the gradients in gradient.cu: apart, so that each compiles
 // quickly.
 
-namespace ct::fold {
+namespace ct::reduce {
 
 template <Kind kind>
 void sums_cuda(const Forward& f) {
@@ -39,7 +39,7 @@ Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
   return side;
 }
 
-}  // namespace ct::fold
+}  // namespace ct::reduce
 
 CT_KERNELS(cuda, reduce_sum, CT_FOLD(sums_cuda, sum), CT_FOLD(sums_cuda, mean))
 CT_KERNELS(cuda, reduce_product, CT_FOLD(sums_cuda, prod))

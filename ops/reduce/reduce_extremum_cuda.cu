@@ -4,7 +4,7 @@
 
 // amax, amin, any, all, max and min along an axis, argmax, argmin, and norm, which may be an extremum too, on CUDA.
 
-namespace ct::fold {
+namespace ct::reduce {
 
 template <Kind kind>
 void extrema_cuda(const Forward& f) {
@@ -31,7 +31,7 @@ void extrema_cuda(const Forward& f) {
   });
 }
 
-}  // namespace ct::fold
+}  // namespace ct::reduce
 
 CT_KERNELS(cuda, reduce_extremum, CT_FOLD(extrema_cuda, amax), CT_FOLD(extrema_cuda, amin))
 CT_KERNELS(cuda, reduce_truth, CT_PREDICATE(extrema_cuda, any), CT_PREDICATE(extrema_cuda, all))

@@ -8,8 +8,8 @@
 namespace ct::plain {
 namespace {
 
-using fold::Attrs;
-using fold::Kind;
+using reduce::Attrs;
+using reduce::Kind;
 
 constexpr bool is_position(Kind kind) {
   return kind == Kind::max || kind == Kind::min || kind == Kind::argmax || kind == Kind::argmin;
@@ -115,8 +115,8 @@ void backward(const Backward& b) {
 }  // namespace ct::plain
 
 #define CT_FOLD(kind) \
-  { #kind, plain::forward < fold::Kind::kind>, plain::backward < fold::Kind::kind> }
-#define CT_PREDICATE(kind) forward_only(#kind, plain::forward<fold::Kind::kind>)
+  { #kind, plain::forward < reduce::Kind::kind>, plain::backward < reduce::Kind::kind> }
+#define CT_PREDICATE(kind) forward_only(#kind, plain::forward<reduce::Kind::kind>)
 CT_KERNELS(oracle, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod), CT_FOLD(amax), CT_FOLD(amin),
            CT_FOLD(max), CT_FOLD(min), CT_FOLD(var), CT_FOLD(std), CT_FOLD(norm), CT_FOLD(logsumexp),
            CT_PREDICATE(any), CT_PREDICATE(all), CT_PREDICATE(argmax), CT_PREDICATE(argmin))

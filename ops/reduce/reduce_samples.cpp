@@ -8,7 +8,7 @@ CT_ORACLE(reduce)
 namespace ct {
 namespace {
 
-using namespace fold;
+using namespace reduce;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 

@@ -2,7 +2,7 @@
 
 // var, std and logsumexp on CUDA.
 
-namespace ct::fold {
+namespace ct::reduce {
 
 template <Kind kind>
 void statistics_cuda(const Forward& f) {
@@ -19,7 +19,7 @@ void statistics_cuda(const Forward& f) {
   });
 }
 
-}  // namespace ct::fold
+}  // namespace ct::reduce
 
 CT_KERNELS(cuda, reduce_statistics, CT_FOLD(statistics_cuda, var), CT_FOLD(statistics_cuda, std))
 CT_KERNELS(cuda, reduce_logsumexp, CT_FOLD(statistics_cuda, logsumexp))

@@ -16,7 +16,7 @@
 // Each op is an operation of the engine in ops/engine/scan. scans.md derives the gradients.
 
 namespace ct {
-namespace scan_ops {
+namespace reduce::scans {
 namespace {
 
 using scan::Kind;
@@ -171,17 +171,17 @@ ValuesIndices extremum(const OpDef& op, const Tensor& x, std::int64_t axis) {
 }
 
 }  // namespace
-}  // namespace scan_ops
+}  // namespace reduce::scans
 
-using namespace scan_ops;
+using namespace reduce::scans;
 
 CT_ROOM(scans, &k_cumsum, &k_cumprod, &k_cummax, &k_cummin, &k_logcumsumexp, &k_linear_recurrence)
 
 Tensor cumsum(const Tensor& x, Integer axis, std::optional<DType> dtype) {
-  return dispatch(k_cumsum, {scan_ops::converted(x, dtype)}, Attrs{axis});
+  return dispatch(k_cumsum, {reduce::scans::converted(x, dtype)}, Attrs{axis});
 }
 Tensor cumprod(const Tensor& x, Integer axis, std::optional<DType> dtype) {
-  return dispatch(k_cumprod, {scan_ops::converted(x, dtype)}, Attrs{axis});
+  return dispatch(k_cumprod, {reduce::scans::converted(x, dtype)}, Attrs{axis});
 }
 ValuesIndices cummax(const Tensor& x, Integer axis) { return extremum(k_cummax, x, axis); }
 ValuesIndices cummin(const Tensor& x, Integer axis) { return extremum(k_cummin, x, axis); }

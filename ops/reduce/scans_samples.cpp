@@ -8,7 +8,7 @@
 namespace ct {
 namespace {
 
-using scan_ops::Attrs;
+using reduce::scans::Attrs;
 
 enum class Kind { sum, product, logsumexp, largest, smallest, recurrence };
 

@@ -9,7 +9,7 @@ namespace ct {
 CT_KERNEL_TABLES(multinomial)
 namespace {
 
-using multinomial_kernels::Attrs;
+using sampling::weighted::Attrs;
 
 void infer(Infer& in) {
   const auto& attrs = in.attrs<Attrs>();

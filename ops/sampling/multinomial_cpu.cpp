@@ -6,7 +6,7 @@
 #include <cotangent/ops/engine/random/draw.h>
 #include <cotangent/ops/sampling/multinomial_internal.h>
 
-namespace ct::multinomial_kernels {
+namespace ct::sampling::weighted {
 namespace {
 
 using Weights = std::vector<std::uint64_t, PoolAllocator<std::uint64_t>>;
@@ -16,11 +16,11 @@ template <class T>
 std::uint64_t integers(const T* row, std::int64_t n, std::int64_t r, Weights& weights) {
   using C = compute_t<T>;
   const double top = check_weights(row, n, r);
-  const int bits = draw::weight_bits(n);
+  const int bits = random::weight_bits(n);
   std::uint64_t total = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     weights[static_cast<std::size_t>(i)] =
-        draw::weight(static_cast<double>(static_cast<C>(row[i])), top, bits);
+        random::weight(static_cast<double>(static_cast<C>(row[i])), top, bits);
     total += weights[static_cast<std::size_t>(i)];
   }
   return total;
@@ -39,12 +39,12 @@ void forward(const T* w, std::int64_t* out, std::int64_t rows, std::int64_t n, c
         for (std::size_t i = 1; i < weights.size(); ++i) weights[i] += weights[i - 1];
       for (std::int64_t j = 0; j < attrs.count; ++j) {
         if (total == 0) fail_empty(r, j, attrs.count);
-        const std::uint64_t at = draw::target(draw, static_cast<std::uint64_t>(r * attrs.count + j), total);
+        const std::uint64_t at = random::target(draw, static_cast<std::uint64_t>(r * attrs.count + j), total);
         std::int64_t& id = out[r * attrs.count + j];
         if (attrs.replacement) {
           id = std::upper_bound(weights.begin(), weights.end(), at) - weights.begin();
         } else {
-          id = draw::walk(weights.data(), at);
+          id = random::walk(weights.data(), at);
           total -= std::exchange(weights[static_cast<std::size_t>(id)], 0);
         }
       }
@@ -63,6 +63,6 @@ void forward_cpu(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::multinomial_kernels
+}  // namespace ct::sampling::weighted
 
-CT_KERNELS(cpu, multinomial, forward_only("multinomial", multinomial_kernels::forward_cpu))
+CT_KERNELS(cpu, multinomial, forward_only("multinomial", sampling::weighted::forward_cpu))

@@ -8,10 +8,10 @@
 // A block per row. With replacement each thread takes some of the draws; without, the block takes one after
 // the other and the thread whose piece was hit takes the weight out of it.
 
-namespace ct::multinomial_kernels {
+namespace ct::sampling::weighted {
 namespace {
 
-using draw::kThreads;
+using random::kThreads;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -36,15 +36,15 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   for (long long i = threadIdx.x; i < n; i += kThreads)
-    weights[i] = draw::weight(static_cast<double>(gpu::to_compute(row[i])), top, bits);
-  draw::Wheel wheel;
+    weights[i] = random::weight(static_cast<double>(gpu::to_compute(row[i])), top, bits);
+  random::Wheel wheel;
   wheel.build(weights, n, starts);
 
   const std::uint64_t first = static_cast<std::uint64_t>(r * attrs.count);
   const GeneratorState draw = attrs.draw.now();
   if (attrs.replacement) {
     for (long long j = threadIdx.x; j < attrs.count; j += kThreads)
-      ids[j] = wheel.position(draw::target(draw, first + j, wheel.total));
+      ids[j] = wheel.position(random::target(draw, first + j, wheel.total));
     return;
   }
   // The sum of this thread's piece is what is between its start and the next one's.
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
       if (threadIdx.x == 0) ids[j] = -1;
       continue;
     }
-    const unsigned long long at = draw::target(draw, first + j, wheel.total);
+    const unsigned long long at = random::target(draw, first + j, wheel.total);
     if (wheel.piece_of(at) == static_cast<int>(threadIdx.x)) {
       const long long id = wheel.position(at);
       ids[j] = id;
@@ -73,12 +73,12 @@ void forward_cuda(const Forward& f) {
   const gpu::Workspace workspace(static_cast<std::size_t>(w.numel()) * sizeof(std::uint64_t));
   visit_floating("multinomial", w.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch("multinomial", multinomial_kernel<T>, gpu::blocks_for("multinomial", rows, 1), kThreads, 0,
-                w.data<T>(), f.out().data<std::int64_t>(), n, f.attrs<Attrs>(), draw::weight_bits(n),
+                w.data<T>(), f.out().data<std::int64_t>(), n, f.attrs<Attrs>(), random::weight_bits(n),
                 static_cast<std::uint64_t*>(workspace.data()));
   });
 }
 
 }  // namespace
-}  // namespace ct::multinomial_kernels
+}  // namespace ct::sampling::weighted
 
-CT_KERNELS(cuda, multinomial, forward_only("multinomial", multinomial_kernels::forward_cuda))
+CT_KERNELS(cuda, multinomial, forward_only("multinomial", sampling::weighted::forward_cuda))

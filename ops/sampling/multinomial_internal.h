@@ -7,7 +7,7 @@
 #include <cotangent/core/base/philox.h>
 #include <cotangent/core/op/op_def.h>
 
-namespace ct::multinomial_kernels {
+namespace ct::sampling::weighted {
 
 struct Attrs {
   std::int64_t count;
@@ -36,4 +36,4 @@ double check_weights(const T* row, std::int64_t n, std::int64_t r) {
                            " are to be drawn without replacement: ask for fewer, or draw with replacement");
 }
 
-}  // namespace ct::multinomial_kernels
+}  // namespace ct::sampling::weighted

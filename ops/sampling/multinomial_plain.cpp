@@ -3,7 +3,7 @@
 
 // The plain kernel: every row of a call by multinomial_plain.h.
 
-namespace ct::multinomial_kernels {
+namespace ct::sampling::weighted {
 namespace {
 
 using namespace plain;
@@ -23,6 +23,6 @@ void forward_plain(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::multinomial_kernels
+}  // namespace ct::sampling::weighted
 
-CT_KERNELS(plain, multinomial, forward_only("multinomial", multinomial_kernels::forward_plain))
+CT_KERNELS(plain, multinomial, forward_only("multinomial", sampling::weighted::forward_plain))

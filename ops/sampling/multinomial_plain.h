@@ -16,13 +16,13 @@ namespace ct::plain {
 inline std::int64_t multinomial(const Row& w, bool replacement, const GeneratorState& draw,
                                 std::uint64_t first, Positions y) {
   const double top = w.maxCoeff();
-  const int bits = draw::weight_bits(w.size());
+  const int bits = random::weight_bits(w.size());
   std::vector<std::uint64_t> whole;
-  for (const double v : w) whole.push_back(draw::weight(v, top, bits));
+  for (const double v : w) whole.push_back(random::weight(v, top, bits));
   std::uint64_t sum = std::accumulate(whole.begin(), whole.end(), std::uint64_t{0});
   for (std::int64_t j = 0; j < y.size(); ++j) {
     if (sum == 0) return j;
-    y(j) = draw::walk(whole.data(), draw::target(draw, first + static_cast<std::uint64_t>(j), sum));
+    y(j) = random::walk(whole.data(), random::target(draw, first + static_cast<std::uint64_t>(j), sum));
     if (!replacement) sum -= std::exchange(whole[static_cast<std::size_t>(y(j))], 0);
   }
   return y.size();

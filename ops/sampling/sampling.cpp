@@ -11,7 +11,7 @@ namespace ct {
 CT_KERNEL_TABLES(sampling)
 namespace {
 
-using sampling_kernels::Attrs;
+using sampling::Attrs;
 constexpr const char* kName = "sample_logits";
 
 void infer(Infer& in) {

@@ -7,7 +7,7 @@
 #include <cotangent/core/memory/pool.h>
 #include <cotangent/ops/sampling/sampling_internal.h>
 
-namespace ct::sampling_kernels {
+namespace ct::sampling {
 namespace {
 
 // A position that is still in the race.
@@ -61,7 +61,7 @@ std::int64_t sample_row(const T* row, std::int64_t n, std::int64_t r, const Attr
   const auto max = static_cast<double>(static_cast<C>(row[largest]));
   check_row(!bad && std::isfinite(max), r);
   if (attrs.temperature == 0) return largest;
-  const int bits = draw::weight_bits(n);
+  const int bits = random::weight_bits(n);
   all.clear();
   for (std::int64_t i = 0; i < n; ++i) {
     const auto x = static_cast<double>(static_cast<C>(row[i]));
@@ -71,7 +71,7 @@ std::int64_t sample_row(const T* row, std::int64_t n, std::int64_t r, const Attr
   keep_top_p(all, attrs.top_p);
   std::uint64_t total = 0;
   for (const Candidate& c : all) total += c.weight;
-  std::uint64_t rest = draw::target(attrs.draw, static_cast<std::uint64_t>(r), total);
+  std::uint64_t rest = random::target(attrs.draw, static_cast<std::uint64_t>(r), total);
   std::size_t at = 0;
   while (rest >= all[at].weight) rest -= all[at++].weight;
   return all[at].index;
@@ -96,6 +96,6 @@ void forward_cpu(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::sampling_kernels
+}  // namespace ct::sampling
 
-CT_KERNELS(cpu, sampling, forward_only("sample_logits", sampling_kernels::forward_cpu))
+CT_KERNELS(cpu, sampling, forward_only("sample_logits", sampling::forward_cpu))

@@ -7,10 +7,10 @@
 
 // A block per row: the largest logit, the weights, what top_k and top_p drop, and the draw.
 
-namespace ct::sampling_kernels {
+namespace ct::sampling {
 namespace {
 
-using draw::kThreads;
+using random::kThreads;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::int64_t* out, long long n,
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
 
   K last = 0;
   if (attrs.top_k > 0 && attrs.top_k < n)
-    last = gpu::block_threshold<K>(n, static_cast<unsigned long long>(attrs.top_k), key_at,
-                                   [](long long) { return 1ull; });
+    last = rows::block_threshold<K>(n, static_cast<unsigned long long>(attrs.top_k), key_at,
+                                    [](long long) { return 1ull; });
   unsigned long long mass[1] = {};
   for (long long i = threadIdx.x; i < n; i += kThreads) {
     const double x = gpu::to_compute(row[i]);
@@ -60,16 +60,16 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
     mass[0] += w;
   }
   if (attrs.top_p < 1) {
-    gpu::block_totals(mass);
-    last = gpu::block_threshold<K>(n, kept_mass(attrs.top_p, mass[0]), key_at,
-                                   [&](long long i) { return static_cast<unsigned long long>(weights[i]); });
+    rows::block_totals(mass);
+    last = rows::block_threshold<K>(n, kept_mass(attrs.top_p, mass[0]), key_at,
+                                    [&](long long i) { return static_cast<unsigned long long>(weights[i]); });
     for (long long i = threadIdx.x; i < n; i += kThreads)  // each thread those it has written
       if (key_at(i) < last) weights[i] = 0;
   }
-  draw::Wheel wheel;
+  random::Wheel wheel;
   wheel.build(weights, n, starts);
   if (threadIdx.x == 0)
-    out[r] = wheel.position(draw::target(attrs.draw.now(), static_cast<std::uint64_t>(r), wheel.total));
+    out[r] = wheel.position(random::target(attrs.draw.now(), static_cast<std::uint64_t>(r), wheel.total));
 }
 
 void forward_cuda(const Forward& f) {
@@ -79,12 +79,12 @@ void forward_cuda(const Forward& f) {
   const gpu::Workspace workspace(static_cast<std::size_t>(x.numel()) * sizeof(std::uint64_t));
   visit_floating("sample_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch("sample_logits", sample_kernel<T>, gpu::blocks_for("sample_logits", rows, 1), kThreads, 0,
-                x.data<T>(), f.out().data<std::int64_t>(), n, f.attrs<Attrs>(), draw::weight_bits(n),
+                x.data<T>(), f.out().data<std::int64_t>(), n, f.attrs<Attrs>(), random::weight_bits(n),
                 static_cast<std::uint64_t*>(workspace.data()));
   });
 }
 
 }  // namespace
-}  // namespace ct::sampling_kernels
+}  // namespace ct::sampling
 
-CT_KERNELS(cuda, sampling, forward_only("sample_logits", sampling_kernels::forward_cuda))
+CT_KERNELS(cuda, sampling, forward_only("sample_logits", sampling::forward_cuda))

@@ -5,7 +5,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/random/draw.h>
 
-namespace ct::sampling_kernels {
+namespace ct::sampling {
 
 struct Attrs {
   double temperature;
@@ -16,7 +16,7 @@ struct Attrs {
 
 /// The weight of a logit: e^((x - max) / temperature), as an integer.
 CT_HD inline std::uint64_t weight_of(double x, double max, double temperature, int bits) {
-  return draw::weight(draw::exp_exact(detail::div_exact(x - max, temperature)), 1.0, bits);
+  return random::weight(random::exp_exact(detail::div_exact(x - max, temperature)), 1.0, bits);
 }
 
 /// Part of `total` that the weights that top_p keeps must reach.
@@ -31,4 +31,4 @@ inline void check_row(bool good, std::int64_t r) {
            " of the logits has a NaN or +inf, or nothing but -inf; look for what diverged");
 }
 
-}  // namespace ct::sampling_kernels
+}  // namespace ct::sampling

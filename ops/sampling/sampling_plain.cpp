@@ -4,7 +4,7 @@
 
 // The plain kernel: every row of a call by sampling_plain.h.
 
-namespace ct::sampling_kernels {
+namespace ct::sampling {
 namespace {
 
 using namespace plain;
@@ -23,6 +23,6 @@ void forward_plain(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::sampling_kernels
+}  // namespace ct::sampling
 
-CT_KERNELS(plain, sampling, forward_only("sample_logits", sampling_kernels::forward_plain))
+CT_KERNELS(plain, sampling, forward_only("sample_logits", sampling::forward_plain))

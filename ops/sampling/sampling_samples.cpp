@@ -5,8 +5,8 @@
 namespace ct {
 namespace {
 
-using sampling_kernels::Attrs;
-using Multinomial = multinomial_kernels::Attrs;
+using sampling::Attrs;
+using Multinomial = sampling::weighted::Attrs;
 
 std::vector<Sample> samples(SampleMaker& make) {
   const auto sample = [&](const Shape& shape, double temperature, std::int64_t k, double p,

@@ -13,7 +13,7 @@ namespace ct {
 CT_KERNEL_TABLES(masked_softmax)
 namespace {
 
-using masked_softmax_kernels::Attrs;
+using softmax_impl::masked::Attrs;
 
 constexpr const char* kName = "masked_softmax";
 

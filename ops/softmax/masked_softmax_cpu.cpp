@@ -10,7 +10,7 @@
 // masked_softmax on the CPU: softmax's row kernel, after a pass over the row in the cache that scales and
 // masks it.
 
-namespace ct::masked_softmax_kernels {
+namespace ct::softmax_impl::masked {
 namespace {
 
 using rows::kBlock;
@@ -50,7 +50,7 @@ void forward(const Forward& f) {
       float* work = converted.data();
       if constexpr (!simd::is_16_bit<T>) work = to + row * n;
       if (prepare_row(from + row * n, mask, mask_rows.offset(row), mask_rows.step, scale, n, work)) {
-        softmax_kernels::softmax_row<false>(work, work, n);
+        softmax_impl::softmax_row<false>(work, work, n);
       } else {
         std::fill_n(work, n, 0.0f);
       }
@@ -67,15 +67,15 @@ void forward_cpu(const Forward& f) {
 
 void backward_cpu(const Backward& b) {
   if (b.needs(0))
-    softmax_kernels::gradient_cpu(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().scale);
+    softmax_impl::gradient_cpu(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().scale);
   if (!b.needs(1)) return;
   const Tensor scores = whole_grad(b, 1, b.out().shape(), b.out().dtype());
-  softmax_kernels::gradient_cpu(b.op.name, b.grad(), b.out(), scores, 1);
+  softmax_impl::gradient_cpu(b.op.name, b.grad(), b.out(), scores, 1);
   set_summed_grad(b, 1, scores);
 }
 
 }  // namespace
-}  // namespace ct::masked_softmax_kernels
+}  // namespace ct::softmax_impl::masked
 
 CT_KERNELS(cpu, masked_softmax,
-           {"masked_softmax", masked_softmax_kernels::forward_cpu, masked_softmax_kernels::backward_cpu})
+           {"masked_softmax", softmax_impl::masked::forward_cpu, softmax_impl::masked::backward_cpu})

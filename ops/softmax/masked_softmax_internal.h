@@ -5,7 +5,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/walk/axes.h>
 
-namespace ct::masked_softmax_kernels {
+namespace ct::softmax_impl::masked {
 
 struct Attrs {
   double scale;
@@ -32,4 +32,4 @@ struct MaskRows {
   }
 };
 
-}  // namespace ct::masked_softmax_kernels
+}  // namespace ct::softmax_impl::masked

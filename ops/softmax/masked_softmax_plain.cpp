@@ -5,7 +5,7 @@
 
 // The plain kernels: every row of a call by masked_softmax_plain.h.
 
-namespace ct::masked_softmax_kernels {
+namespace ct::softmax_impl::masked {
 namespace {
 
 using namespace plain;
@@ -38,7 +38,7 @@ void backward_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::masked_softmax_kernels
+}  // namespace ct::softmax_impl::masked
 
 CT_KERNELS(plain, masked_softmax,
-           {"masked_softmax", masked_softmax_kernels::forward_plain, masked_softmax_kernels::backward_plain})
+           {"masked_softmax", softmax_impl::masked::forward_plain, softmax_impl::masked::backward_plain})

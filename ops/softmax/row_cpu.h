@@ -8,7 +8,7 @@
 
 // The softmax of one row on the CPU. For the kernels of softmax and masked_softmax.
 
-namespace ct::softmax_kernels {
+namespace ct::softmax_impl {
 
 using rows::kBlock, rows::kMax, rows::kPlus;
 
@@ -65,4 +65,4 @@ void softmax_row(const T* x, T* y, std::int64_t n, float* work = nullptr) {
   for_left([&](std::int64_t k, auto first, V v) { (logarithm ? v - max - by : v * by).store(y + k, first); });
 }
 
-}  // namespace ct::softmax_kernels
+}  // namespace ct::softmax_impl

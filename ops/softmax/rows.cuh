@@ -24,7 +24,7 @@
 // 16-bit types are computed in float; elements stay packed in registers and are converted where they are
 // used. Backward has the same shapes with y and g in place of x.
 
-namespace ct::softmax_kernels {
+namespace ct::softmax_impl {
 namespace {
 
 template <class C>
@@ -316,4 +316,4 @@ struct BackwardKernels {
 };
 
 }  // namespace
-}  // namespace ct::softmax_kernels
+}  // namespace ct::softmax_impl

@@ -4,7 +4,7 @@
 
 // Shared by the fast kernels of both devices: a call's contiguous operands of one type.
 
-namespace ct::softmax_kernels {
+namespace ct::softmax_impl {
 
 /// Calls run(x, y, extents) unless there is nothing to do.
 template <class Run>
@@ -32,4 +32,4 @@ void with_backward(const Backward& b, const Run& run) {
   if (b.needs(0)) with_gradient(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().axis, run);
 }
 
-}  // namespace ct::softmax_kernels
+}  // namespace ct::softmax_impl

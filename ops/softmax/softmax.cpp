@@ -8,7 +8,7 @@ namespace ct {
 CT_KERNEL_TABLES(softmax)
 namespace {
 
-using softmax_kernels::Attrs;
+using softmax_impl::Attrs;
 
 void infer(Infer& infer) {
   const Tensor& x = infer.in(0);

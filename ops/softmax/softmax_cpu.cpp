@@ -13,7 +13,7 @@
 // another axis up to 2048 neighbouring columns are done at once. 16-bit types are computed in float, widened as they are
 // read, and rounded once.
 
-namespace ct::softmax_kernels {
+namespace ct::softmax_impl {
 namespace {
 
 using rows::kColumns;
@@ -169,10 +169,9 @@ constexpr rows::RowRecord kLastAxis{[](AttrsView attrs, const Shape& x) {
 }};
 }  // namespace
 
-}  // namespace ct::softmax_kernels
+}  // namespace ct::softmax_impl
 
-CT_KERNELS(cpu, softmax,
-           {"softmax", softmax_kernels::forward_cpu<false>, softmax_kernels::backward_cpu<false>},
-           {"log_softmax", softmax_kernels::forward_cpu<true>, softmax_kernels::backward_cpu<true>},
-           forward_only("softmax rows", hand_out<softmax_kernels::kLastAxis>),
-           forward_only("log_softmax rows", hand_out<softmax_kernels::kLastAxis>))
+CT_KERNELS(cpu, softmax, {"softmax", softmax_impl::forward_cpu<false>, softmax_impl::backward_cpu<false>},
+           {"log_softmax", softmax_impl::forward_cpu<true>, softmax_impl::backward_cpu<true>},
+           forward_only("softmax rows", hand_out<softmax_impl::kLastAxis>),
+           forward_only("log_softmax rows", hand_out<softmax_impl::kLastAxis>))

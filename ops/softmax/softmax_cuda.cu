@@ -3,7 +3,7 @@
 
 // softmax and log_softmax on CUDA: the kernels are in rows.cuh.
 
-namespace ct::softmax_kernels {
+namespace ct::softmax_impl {
 namespace {
 
 template <bool logarithm, class T>
@@ -36,8 +36,7 @@ void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tenso
   });
 }
 
-}  // namespace ct::softmax_kernels
+}  // namespace ct::softmax_impl
 
-CT_KERNELS(cuda, softmax,
-           {"softmax", softmax_kernels::forward_cuda<false>, softmax_kernels::backward_cuda<false>},
-           {"log_softmax", softmax_kernels::forward_cuda<true>, softmax_kernels::backward_cuda<true>})
+CT_KERNELS(cuda, softmax, {"softmax", softmax_impl::forward_cuda<false>, softmax_impl::backward_cuda<false>},
+           {"log_softmax", softmax_impl::forward_cuda<true>, softmax_impl::backward_cuda<true>})

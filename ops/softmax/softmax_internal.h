@@ -3,7 +3,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/rows/extents.h>
 
-namespace ct::softmax_kernels {
+namespace ct::softmax_impl {
 
 struct Attrs {
   std::int64_t axis;
@@ -17,4 +17,4 @@ using rows::Extents;
 void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor);
 void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor);
 
-}  // namespace ct::softmax_kernels
+}  // namespace ct::softmax_impl

@@ -4,7 +4,7 @@
 
 // The plain kernels: every row of a call by softmax_plain.h.
 
-namespace ct::softmax_kernels {
+namespace ct::softmax_impl {
 namespace {
 
 using namespace plain;
@@ -30,12 +30,12 @@ void backward_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::softmax_kernels
+}  // namespace ct::softmax_impl
 
 #define CT_FORMULA_OF(name) [](const auto&... rows) { ct::plain::name(rows...); }
 CT_KERNELS(plain, softmax,
-           {"softmax", softmax_kernels::forward_plain<CT_FORMULA_OF(softmax)>,
-            softmax_kernels::backward_plain<CT_FORMULA_OF(softmax_gradient)>},
-           {"log_softmax", softmax_kernels::forward_plain<CT_FORMULA_OF(log_softmax)>,
-            softmax_kernels::backward_plain<CT_FORMULA_OF(log_softmax_gradient)>})
+           {"softmax", softmax_impl::forward_plain<CT_FORMULA_OF(softmax)>,
+            softmax_impl::backward_plain<CT_FORMULA_OF(softmax_gradient)>},
+           {"log_softmax", softmax_impl::forward_plain<CT_FORMULA_OF(log_softmax)>,
+            softmax_impl::backward_plain<CT_FORMULA_OF(log_softmax_gradient)>})
 #undef CT_FORMULA_OF

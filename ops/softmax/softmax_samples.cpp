@@ -7,8 +7,8 @@
 namespace ct {
 namespace {
 
-using softmax_kernels::Attrs;
-using Masked = masked_softmax_kernels::Attrs;
+using softmax_impl::Attrs;
+using Masked = softmax_impl::masked::Attrs;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::vector<Sample> samples(SampleMaker& make) {

@@ -8,7 +8,7 @@ namespace ct {
 CT_KERNEL_TABLES(searchsorted)
 namespace {
 
-using searchsorted_op::Attrs;
+using sorting::searched::Attrs;
 
 void infer(Infer& in) {
   const Tensor &list = in.in(0), &values = in.in(1);

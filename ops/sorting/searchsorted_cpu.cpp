@@ -2,7 +2,7 @@
 #include <cotangent/ops/engine/rows/order_key.h>
 #include <cotangent/ops/sorting/searchsorted_internal.h>
 
-namespace ct::searchsorted_op {
+namespace ct::sorting::searched {
 namespace {
 
 void forward_cpu(const Forward& f) {
@@ -24,6 +24,6 @@ void forward_cpu(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::searchsorted_op
+}  // namespace ct::sorting::searched
 
-CT_KERNELS(cpu, searchsorted, forward_only("searchsorted", searchsorted_op::forward_cpu))
+CT_KERNELS(cpu, searchsorted, forward_only("searchsorted", sorting::searched::forward_cpu))

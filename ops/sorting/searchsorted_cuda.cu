@@ -2,7 +2,7 @@
 #include <cotangent/ops/sorting/searchsorted_internal.h>
 #include <cotangent/ops/engine/rows/element_key.cuh>
 
-namespace ct::searchsorted_op {
+namespace ct::sorting::searched {
 namespace {
 
 constexpr int kThreads = 256;
@@ -13,8 +13,8 @@ __global__ void __launch_bounds__(kThreads)
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const long long row = i / m * n;
-  out[i] = position(n, gpu::element_key(values, dtype, i), right,
-                    [&](long long j) { return gpu::element_key(list, dtype, row + j); });
+  out[i] = position(n, rows::element_key(values, dtype, i), right,
+                    [&](long long j) { return rows::element_key(list, dtype, row + j); });
 }
 
 void forward_cuda(const Forward& f) {
@@ -27,6 +27,6 @@ void forward_cuda(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::searchsorted_op
+}  // namespace ct::sorting::searched
 
-CT_KERNELS(cuda, searchsorted, forward_only("searchsorted", searchsorted_op::forward_cuda))
+CT_KERNELS(cuda, searchsorted, forward_only("searchsorted", sorting::searched::forward_cuda))

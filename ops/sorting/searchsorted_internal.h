@@ -2,7 +2,7 @@
 
 #include <cotangent/core/op/op_def.h>
 
-namespace ct::searchsorted_op {
+namespace ct::sorting::searched {
 
 struct Attrs {
   bool right;
@@ -23,4 +23,4 @@ CT_HD std::int64_t position(std::int64_t n, K key, bool right, const KeyAt& key_
   return low;
 }
 
-}  // namespace ct::searchsorted_op
+}  // namespace ct::sorting::searched

@@ -23,11 +23,11 @@
 namespace ct {
 CT_KERNEL_TABLES(topk)
 
-void topk_kernels::rule(const Backward& b) { rules::found_at(b, b.attrs<Attrs>().axis); }
+void sorting::rule(const Backward& b) { rules::found_at(b, b.attrs<Attrs>().axis); }
 
 namespace {
 
-using topk_kernels::Attrs;
+using sorting::Attrs;
 
 void infer(Infer& in) {
   const Tensor& x = in.in(0);
@@ -49,7 +49,7 @@ constexpr OpDef k_sort = checked({
     .attributes = kAttributes,
     .infer = infer,
     .kernels = &kernel_tables::topk,
-    .rule = topk_kernels::rule,
+    .rule = sorting::rule,
     .dtypes = kAllTypes,
 });
 

@@ -11,7 +11,7 @@
 // last to the first and then by the number of the row. The sort keeps the order of equal ones, hence the rows are sorted
 // each for itself, and equal elements stay in their order.
 
-namespace ct::topk_kernels {
+namespace ct::sorting {
 namespace {
 
 constexpr int kSortThreads = 256;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kSortThreads)
   const unsigned i = blockIdx.x * kSortThreads + threadIdx.x;
   if (i >= part.count) return;
   const unsigned place = number ? i : places[i];
-  const unsigned long long key = gpu::element_key(part.x, part.dtype, part.element(place));
+  const unsigned long long key = rows::element_key(part.x, part.dtype, part.element(place));
   keys[i] = static_cast<unsigned>((part.descending ? ~key : key) >> 32 * word);
   if (number) places[i] = i;
 }
@@ -90,12 +90,12 @@ void sort_cuda(const Forward& f, const Choice& rows, bool descending) {
   const Tensor& x = f.in(0);
   CT_CHECK(rows.n <= kMost, ShapeError, op, "x is ", describe(x),
            "; on a GPU rows that are sorted have at most ", kMost, " elements: split them");
-  const int bits = gpu::key_bits(x.dtype());
+  const int bits = rows::key_bits(x.dtype());
   const std::int64_t together = std::min(rows.rows, kMost / rows.n);
   for (std::int64_t first = 0; first < rows.rows; first += together) {
     const std::int64_t some = std::min(together, rows.rows - first);
     const Part part{x.raw_data(), x.dtype(), rows, first, static_cast<unsigned>(some * rows.n), descending};
-    scattering::PairSort pairs(op, part.count);
+    scatter_impl::PairSort pairs(op, part.count);
     const gpu::Workspace memory(pairs.bytes());
     pairs.place(memory.data());
     const unsigned blocks = gpu::blocks_for(op, part.count, kSortThreads);
@@ -114,4 +114,4 @@ void sort_cuda(const Forward& f, const Choice& rows, bool descending) {
   }
 }
 
-}  // namespace ct::topk_kernels
+}  // namespace ct::sorting

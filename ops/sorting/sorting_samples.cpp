@@ -8,7 +8,7 @@
 namespace ct {
 namespace {
 
-using topk_kernels::Attrs;
+using sorting::Attrs;
 
 std::vector<Sample> samples(SampleMaker& make) {
   const auto sample = [&](const Shape& shape, std::int64_t k, std::int64_t axis, const char* label,
@@ -75,7 +75,7 @@ std::vector<Sample> searchsorted_samples(SampleMaker& make) {
   const Tensor rows = make.values({2, 3}, {1, 2, 4, 0, 0, 0});
   std::vector<Sample> all;
   for (const bool right : {false, true}) {
-    const searchsorted_op::Attrs attrs{right};
+    const sorting::searched::Attrs attrs{right};
     all.push_back({{steps, make.values({2, 4}, {0, 1, 3, 2, 4, 5, 7, 9})}, attrs, "one list for all"});
     all.push_back({{steps, make.values({}, {3})}, attrs, "a scalar"});
     all.push_back({{rows, make.values({2, 2}, {2, 3, 1, 0})}, attrs, "a list for each row"});
@@ -86,7 +86,7 @@ std::vector<Sample> searchsorted_samples(SampleMaker& make) {
   return all;
 }
 std::vector<ErrorSample> searchsorted_errors(SampleMaker& make) {
-  const searchsorted_op::Attrs attrs{false};
+  const sorting::searched::Attrs attrs{false};
   return {{{make.normal({}), make.normal({2})}, attrs, "at least rank 1"},
           {{make.normal({2, 3}), make.normal({3, 3})}, attrs, "all axes but the last"},
           {{make.normal({2, 3}), make.normal({3})}, attrs, "all axes but the last"},
@@ -94,7 +94,7 @@ std::vector<ErrorSample> searchsorted_errors(SampleMaker& make) {
 }
 // Number of elements of its list that are less than a value, or not larger.
 std::vector<Tensor> searchsorted_reference(std::span<const Tensor> in, AttrsView attrs) {
-  const bool right = static_cast<const searchsorted_op::Attrs*>(attrs.data)->right;
+  const bool right = static_cast<const sorting::searched::Attrs*>(attrs.data)->right;
   const Tensor &list = in[0], &values = in[1];
   return {testing::by_index(values.shape(), [&](const Dims& at) {
     Dims place = list.dim() == 1 ? Dims{0} : at;

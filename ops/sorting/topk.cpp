@@ -8,7 +8,7 @@ namespace ct {
 CT_KERNEL_TABLES(topk)
 namespace {
 
-using topk_kernels::Attrs;
+using sorting::Attrs;
 
 void infer(Infer& in) {
   const auto& attrs = in.attrs<Attrs>();
@@ -40,7 +40,7 @@ constexpr OpDef k_topk = checked({
     .attributes = kAttributes,
     .infer = infer,
     .kernels = &kernel_tables::topk,
-    .rule = topk_kernels::rule,
+    .rule = sorting::rule,
     .dtypes = kNumericTypes,
 });
 

@@ -10,13 +10,13 @@
 // A row becomes pairs of key and position. All pairs differ, so there is one order of them: a few are selected, many are
 // sorted by their digits.
 
-namespace ct::topk_kernels {
+namespace ct::sorting {
 namespace {
 
 // The first k pairs, in order. Nothing here depends on the dtype, but for i64 all have keys of one type.
 template <class K>
-[[gnu::noinline]] void choose(scattering::Pairs<K>& pairs, std::int64_t k) {
-  if (k >= static_cast<std::int64_t>(pairs.size()) / 2) return scattering::sort_pairs(pairs);
+[[gnu::noinline]] void choose(scatter_impl::Pairs<K>& pairs, std::int64_t k) {
+  if (k >= static_cast<std::int64_t>(pairs.size()) / 2) return scatter_impl::sort_pairs(pairs);
   std::nth_element(pairs.begin(), pairs.begin() + k, pairs.end());
   std::sort(pairs.begin(), pairs.begin() + k);
 }
@@ -27,7 +27,7 @@ class Best {
  public:
   static constexpr std::int64_t kBlock = 64;
 
-  Best(scattering::Pairs<K>& pairs, std::int64_t k) : pairs_(pairs), k_(static_cast<std::size_t>(k)) {
+  Best(scatter_impl::Pairs<K>& pairs, std::int64_t k) : pairs_(pairs), k_(static_cast<std::size_t>(k)) {
     pairs_.resize(k_ + 2 * kBlock);
   }
   // n <= kBlock elements from number `first` on; most blocks have none to keep. Without a branch, which could not be
@@ -48,7 +48,7 @@ class Best {
   void end() { pairs_.resize(size_); }
 
  private:
-  scattering::Pairs<K>& pairs_;
+  scatter_impl::Pairs<K>& pairs_;
   std::size_t k_, size_ = 0;
   K bound_{};
   bool full_ = false;
@@ -63,7 +63,7 @@ template <class T>
   const K turn = descending ? static_cast<K>(~K(0)) : K(0);
   const auto key = [turn](T value) { return static_cast<K>(order_key(static_cast<C>(value)) ^ turn); };
   const bool few = rows.k <= rows.n / 8;
-  scattering::Pairs<K> pairs(few ? 0 : static_cast<std::size_t>(rows.n));
+  scatter_impl::Pairs<K> pairs(few ? 0 : static_cast<std::size_t>(rows.n));
   for (std::int64_t r = begin; r < end; ++r) {
     const T* const row = x + rows.start(r, rows.n);
     if (few) {
@@ -135,7 +135,7 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::topk_kernels
+}  // namespace ct::sorting
 
-CT_KERNELS(cpu, topk, {"topk", topk_kernels::forward_cpu, topk_kernels::backward_cpu},
-           {"sort", topk_kernels::forward_cpu, topk_kernels::backward_cpu})
+CT_KERNELS(cpu, topk, {"topk", sorting::forward_cpu, sorting::backward_cpu},
+           {"sort", sorting::forward_cpu, sorting::backward_cpu})

@@ -10,7 +10,7 @@
 // ones, are collected and sorted. The smallest have the largest complements of their keys. Where k is large, all rows
 // are sorted instead (sort_rows.cu).
 
-namespace ct::topk_kernels {
+namespace ct::sorting {
 namespace {
 
 constexpr int kThreads = 512;
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kThreads)
     return largest ? key : static_cast<K>(~key);
   };
 
-  const K last = gpu::block_threshold<K>(rows.n, static_cast<unsigned long long>(k), key_at,
-                                         [](long long) { return 1ull; });
+  const K last = rows::block_threshold<K>(rows.n, static_cast<unsigned long long>(k), key_at,
+                                          [](long long) { return 1ull; });
   for (int i = threadIdx.x; i < capacity; i += kThreads) items[i] = {0, ~0u};
   if (threadIdx.x == 0) taken = 0;
   __syncthreads();
@@ -131,7 +131,7 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::topk_kernels
+}  // namespace ct::sorting
 
-CT_KERNELS(cuda, topk, {"topk", topk_kernels::forward_cuda, topk_kernels::backward_cuda},
-           {"sort", topk_kernels::forward_cuda, topk_kernels::backward_cuda})
+CT_KERNELS(cuda, topk, {"topk", sorting::forward_cuda, sorting::backward_cuda},
+           {"sort", sorting::forward_cuda, sorting::backward_cuda})

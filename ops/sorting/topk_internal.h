@@ -4,7 +4,7 @@
 
 #include <cotangent/core/op/op_def.h>
 
-namespace ct::topk_kernels {
+namespace ct::sorting {
 
 struct Attrs {
   std::int64_t k;  // topk alone: sort gives all
@@ -45,4 +45,4 @@ void rule(const Backward& b);
 /// The k first of each row by a radix sort of all rows, on CUDA.
 void sort_cuda(const Forward& f, const Choice& rows, bool descending);
 
-}  // namespace ct::topk_kernels
+}  // namespace ct::sorting

@@ -3,7 +3,7 @@
 
 // The plain kernels: every row of a call by topk_plain.h.
 
-namespace ct::topk_kernels {
+namespace ct::sorting {
 namespace {
 
 using namespace plain;
@@ -40,7 +40,7 @@ void backward_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::topk_kernels
+}  // namespace ct::sorting
 
-CT_KERNELS(plain, topk, {"topk", topk_kernels::forward_plain, topk_kernels::backward_plain},
-           {"sort", topk_kernels::forward_plain, topk_kernels::backward_plain})
+CT_KERNELS(plain, topk, {"topk", sorting::forward_plain, sorting::backward_plain},
+           {"sort", sorting::forward_plain, sorting::backward_plain})

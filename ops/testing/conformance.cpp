@@ -12,7 +12,7 @@
 namespace ct {
 namespace {
 
-using namespace conformance;
+using namespace testing::conformance;
 
 class Checker {
  public:

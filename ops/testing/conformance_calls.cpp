@@ -6,7 +6,7 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 
-namespace ct::conformance {
+namespace ct::testing::conformance {
 
 double tolerance(DType t) {
   switch (t) {
@@ -151,4 +151,4 @@ std::string compare_grads(const Gradients& got, const Gradients& want, double to
   return {};
 }
 
-}  // namespace ct::conformance
+}  // namespace ct::testing::conformance

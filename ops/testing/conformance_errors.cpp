@@ -12,7 +12,7 @@
 #include <cotangent/ops/testing/conformance_internal.h>
 #include <cotangent/ops/testing/layout_copy_internal.h>
 
-namespace ct::conformance {
+namespace ct::testing::conformance {
 namespace {
 
 constexpr std::size_t kFewest = 10;  // bad calls that an op must have
@@ -131,7 +131,7 @@ void BadCalls::check_samples(SampleMaker& make) {
   for (std::size_t s = 0; s < samples.size(); ++s) {
     Tensors inputs;
     for (const Tensor& t : samples[s].inputs)
-      inputs.push_back(t.defined() ? detail::copy_with_layout(t, device_) : t);
+      inputs.push_back(t.defined() ? testing::copy_with_layout(t, device_) : t);
     attempt({.what = detail::cat("error sample ", s), .piece = samples[s].message}, inputs,
             [&] { call(op_, inputs, samples[s].attrs); });
   }
@@ -301,4 +301,4 @@ void BadCalls::check_backward() {
   from({"backward, a second time", false, is<AutogradError>, "backward"}, g);
 }
 
-}  // namespace ct::conformance
+}  // namespace ct::testing::conformance

@@ -9,7 +9,7 @@
 
 // Calls of an op, and comparisons of their results, for the conformance suite.
 
-namespace ct::conformance {
+namespace ct::testing::conformance {
 
 using Tensors = std::vector<Tensor>;
 
@@ -98,4 +98,4 @@ class BadCalls {
   std::map<std::string, std::string> texts_;  // what each call said, on the first device
 };
 
-}  // namespace ct::conformance
+}  // namespace ct::testing::conformance

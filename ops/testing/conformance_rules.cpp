@@ -9,7 +9,7 @@
 
 // Rules held to kernels, at ordinary points and at those where formulas change their branch.
 
-namespace ct::conformance {
+namespace ct::testing::conformance {
 namespace {
 
 using Values = std::vector<double>;
@@ -255,4 +255,4 @@ std::string check_special_points(const OpDef& op, const Tensors& inputs, const A
   return {};
 }
 
-}  // namespace ct::conformance
+}  // namespace ct::testing::conformance

@@ -40,7 +40,7 @@ GradcheckResult check_on(const GradcheckFunction& f, const std::vector<Tensor>& 
                          const GradcheckOptions& options, bool constants) {
   std::vector<Tensor> leaves = inputs;
   for (Tensor& t : leaves)
-    if (is_checked(t)) t = detail::copy_with_layout(t, t.device()).set_requires_grad();
+    if (is_checked(t)) t = testing::copy_with_layout(t, t.device()).set_requires_grad();
 
   const std::vector<Tensor> outputs = f(leaves);
   SampleMaker make(options.seed);
@@ -107,7 +107,7 @@ GradcheckResult check(const char* op, const GradcheckFunction& f, const std::vec
   for (Tensor& t : moved) {
     if (!t.defined() || !t.is_cpu()) continue;
     any = true;
-    t = detail::copy_with_layout(t, cuda(0));
+    t = testing::copy_with_layout(t, cuda(0));
   }
   if (!any) return result;
   result = check_on(f, moved, options, constants);

@@ -4,7 +4,7 @@
 #include <cotangent/core/memory/memory.h>
 #include <cotangent/core/tensor/tensor.h>
 
-namespace ct::detail {
+namespace ct::testing {
 
 /// A copy on `device` with the same strides and storage of its own: for tests, where the layout is what is
 /// tested. An expanded tensor becomes contiguous, since its elements can't be changed one at a time.
@@ -20,4 +20,4 @@ inline Tensor copy_with_layout(const Tensor& t, Device device) {
   return Tensor::from_storage(std::move(storage), t.shape(), t.strides(), 0, t.dtype());
 }
 
-}  // namespace ct::detail
+}  // namespace ct::testing

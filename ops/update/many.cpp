@@ -2,7 +2,7 @@
 
 #include <cotangent/core/base/per_thread.h>
 
-namespace ct::many {
+namespace ct::update::many {
 namespace {
 
 template <class T>
@@ -25,4 +25,4 @@ void reserve_scratch(std::size_t entries, std::size_t inputs) {
   scratch_inputs().reserve(inputs);
 }
 
-}  // namespace ct::many
+}  // namespace ct::update::many

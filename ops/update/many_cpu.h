@@ -13,7 +13,7 @@
 // a hundred small ones are one chunk and wake no thread. Sums per chunk are cut at the same places for any number of
 // threads, hence have the same bits. The loops are plain and leave the vectors to the compiler.
 
-namespace ct::many {
+namespace ct::update::many {
 
 inline constexpr std::int64_t kChunk = 1 << 14;
 inline constexpr std::int64_t kAlign = 64;  // tensors start on multiples of it, so that vectors stay aligned
@@ -116,4 +116,4 @@ void change_all(const char* op, DType dtype, std::span<const Entry> entries, F f
   });
 }
 
-}  // namespace ct::many
+}  // namespace ct::update::many

@@ -12,7 +12,7 @@
 // serves many tensors and nothing is copied to the GPU beforehand. A block takes one chunk of one tensor and
 // finds out which by bisection.
 
-namespace ct::many {
+namespace ct::update::many {
 
 inline constexpr int kThreads = 256;
 
@@ -100,4 +100,4 @@ void for_tables(std::span<const Entry> entries, int chunk, MakeRow make_row, Run
   if (table.size > 0) run(table, std::max(table.first[table.size], 1));
 }
 
-}  // namespace ct::many
+}  // namespace ct::update::many

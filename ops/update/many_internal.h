@@ -10,7 +10,7 @@
 // One pass over many tensors at once. A parameter, its gradient and its moments are one entry of a table; the table is cut
 // into chunks across all entries, and chunks are what threads and GPU blocks work on.
 
-namespace ct::many {
+namespace ct::update::many {
 
 inline constexpr int kMaxMoments = 3;
 
@@ -55,4 +55,4 @@ void by_dtype(std::span<const Tensor* const> tensors, Run run) {
   }
 }
 
-}  // namespace ct::many
+}  // namespace ct::update::many

@@ -20,7 +20,7 @@
 
 namespace ct::update {
 
-using many::kMaxMoments;
+using update::many::kMaxMoments;
 
 /// The element type of the moments of T parameters.
 template <class T>
@@ -269,14 +269,14 @@ T* optional_number(const Forward& call, std::size_t i) {
 /// The entries of a step, all of one dtype. Those of 16 bits have a master each, or none has. Parameters that sit it out are
 /// undefined.
 template <class Rule>
-std::vector<many::Entry>& step_entries(const Forward& call, const Rule& rule) {
-  std::vector<many::Entry>& entries = many::scratch_entries();
+std::vector<update::many::Entry>& step_entries(const Forward& call, const Rule& rule) {
+  std::vector<update::many::Entry>& entries = update::many::scratch_entries();
   std::int64_t* step = optional_number<std::int64_t>(call, kSteps);
   for (std::size_t at = kShared; at < call.inputs.size(); at += kTurn<Rule>, step += step != nullptr) {
     const Tensor* const* const turn = &call.inputs[at];
     const Tensor &param = *turn[kParam], &master = *turn[kMaster];
     if (!param.defined()) continue;
-    many::Entry& e = entries.emplace_back();
+    update::many::Entry& e = entries.emplace_back();
     e.param = (master.defined() ? master : param).raw_data();
     if (master.defined()) e.copy = param.raw_data();
     e.grad = turn[kGrad]->raw_data();
@@ -320,10 +320,10 @@ CT_UPDATE_HD double next_weight(const AverageAttrs& o, const std::int64_t* updat
 }
 
 /// The entries of average_step: `param` is the average, `grad` the values that go into it.
-inline std::span<const many::Entry> average_entries(const Forward& call) {
-  std::vector<many::Entry>& entries = many::scratch_entries();
+inline std::span<const update::many::Entry> average_entries(const Forward& call) {
+  std::vector<update::many::Entry>& entries = update::many::scratch_entries();
   for (std::size_t at = 1; at < call.inputs.size(); at += 2) {
-    many::Entry& e = entries.emplace_back();
+    update::many::Entry& e = entries.emplace_back();
     e.param = call.inputs[at]->raw_data();
     e.grad = call.inputs[at + 1]->raw_data();
     e.count = call.inputs[at]->numel();
@@ -332,10 +332,10 @@ inline std::span<const many::Entry> average_entries(const Forward& call) {
 }
 
 /// The entries of round_all: `param` is the target, `grad` the source.
-inline std::span<const many::Entry> round_entries(const Forward& call) {
-  std::vector<many::Entry>& entries = many::scratch_entries();
+inline std::span<const update::many::Entry> round_entries(const Forward& call) {
+  std::vector<update::many::Entry>& entries = update::many::scratch_entries();
   for (std::size_t at = 0; at < call.inputs.size(); at += 2) {
-    many::Entry& e = entries.emplace_back();
+    update::many::Entry& e = entries.emplace_back();
     e.grad = call.inputs[at]->raw_data();
     e.param = call.inputs[at + 1]->raw_data();
     e.count = call.inputs[at]->numel();

@@ -13,7 +13,7 @@
 namespace ct::update {
 namespace {
 
-using namespace many;
+using namespace update::many;
 
 // One piece, with the number of moments known to the compiler, so that unused ones cost nothing. __restrict:
 // the optimizer owns the moments, and a gradient is not its parameter's memory.

@@ -10,7 +10,7 @@
 namespace ct::update {
 namespace {
 
-using namespace many;
+using namespace update::many;
 
 // Numbers in device memory, or null: whether a step is made at all, a factor on every gradient, the learning rate, the norm
 // that gradients are clipped by, and a counter of blocks, 0 between launches.

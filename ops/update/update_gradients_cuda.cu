@@ -14,7 +14,7 @@
 namespace ct::update {
 namespace {
 
-using namespace many;
+using namespace update::many;
 
 struct Gradient {
   void* grad;

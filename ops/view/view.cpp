@@ -77,7 +77,7 @@ bool view_strides(const Shape& shape, const Strides& strides, const Shape& wante
 
 // ---- shape rules ------------------------------------------------------------------------------------------
 
-namespace views {
+namespace view {
 
 void reshape_infer(Infer& i) {
   const Tensor& x = i.in(0);
@@ -248,11 +248,11 @@ void unfold_infer(Infer& i) {
   i.output_strided(shape, strides, x.storage_offset());
 }
 
-}  // namespace views
+}  // namespace view
 
 // ---- members of Tensor ------------------------------------------------------------------------------------
 
-using namespace views;
+using namespace view;
 
 Tensor Tensor::view(const Shape& shape) const { return dispatch(k_view, {*this}, ShapeAttrs{shape}); }
 

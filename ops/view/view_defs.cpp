@@ -16,7 +16,7 @@
 // Gradients of views. A view moves nothing, so its gradient only says where
 // each cotangent belongs; the formulas are derived in README.md.
 
-namespace ct::views {
+namespace ct::view {
 namespace {
 
 // ---- gradients --------------------------------------------------------------------------------------------
@@ -236,13 +236,13 @@ constexpr OpDef k_diagonal = view_op("diagonal", "y_i = x[i, i + offset] of two 
 constexpr OpDef k_unfold = view_op("unfold", "y[w, .., j] = x[w step + j, ..] along an axis",
                                    kUnfoldAttributes, unfold_infer, unfold_rule, unfold_rule);
 
-}  // namespace ct::views
+}  // namespace ct::view
 
 namespace ct::rooms {
 namespace {
-constexpr const OpDef* ops[] = {&views::k_view,     &views::k_permute, &views::k_slice,   &views::k_select,
-                                &views::k_unbind,   &views::k_expand,  &views::k_squeeze, &views::k_unsqueeze,
-                                &views::k_diagonal, &views::k_unfold};
+constexpr const OpDef* ops[] = {&view::k_view,     &view::k_permute, &view::k_slice,   &view::k_select,
+                                &view::k_unbind,   &view::k_expand,  &view::k_squeeze, &view::k_unsqueeze,
+                                &view::k_diagonal, &view::k_unfold};
 }
 extern const Room view;
 const Room view{"view", ops};

@@ -4,7 +4,7 @@
 
 // The ops of this room, shared by its two source files.
 
-namespace ct::views {
+namespace ct::view {
 
 struct ShapeAttrs {  // view, expand
   Shape shape;
@@ -56,4 +56,4 @@ extern const OpDef k_unsqueeze;
 extern const OpDef k_diagonal;
 extern const OpDef k_unfold;
 
-}  // namespace ct::views
+}  // namespace ct::view

@@ -7,7 +7,7 @@
 namespace ct {
 namespace {
 
-using namespace views;
+using namespace view;
 
 template <class A>
 const A& as(AttrsView attrs) {

@@ -49,15 +49,15 @@ void all_ops(Digest& digest) {
       if (!(op->dtypes & ct::dtype_bit(dtype))) continue;
       ct::SampleMaker make(1);
       for (const ct::Sample& sample : ct::find_tests(op->name)->samples(make)) {
-        const auto inputs = ct::conformance::convert(*op, sample.inputs, dtype, ct::cpu);
+        const auto inputs = ct::testing::conformance::convert(*op, sample.inputs, dtype, ct::cpu);
         std::vector<Tensor> cotangents;
-        for (const Tensor& y : ct::conformance::call(*op, inputs, sample.attrs)) {
+        for (const Tensor& y : ct::testing::conformance::call(*op, inputs, sample.attrs)) {
           digest.add(y);
           cotangents.push_back(Tensor::allocate(y.shape(), y.dtype(), ct::cpu).fill_(1));
         }
         if (!op->differentiable || !ct::is_floating(inputs[0].dtype())) continue;
         for (const Tensor& g :
-             ct::conformance::differentiate(*op, inputs, sample.attrs, cotangents, ~0u).grads)
+             ct::testing::conformance::differentiate(*op, inputs, sample.attrs, cotangents, ~0u).grads)
           digest.add(g);
       }
     }

@@ -53,7 +53,7 @@ Tensor mergeable(const Tensor& x, AxisMask& mask) {
   for (int i = 0, kept = x.dim() - __builtin_popcount(mask & ((1u << x.dim()) - 1)); i < x.dim(); ++i)
     if (i >= kept) moved |= 1u << i;
   mask = moved;
-  return calls::contiguous(
+  return walk::calls::contiguous(
       Tensor::from_storage(x.impl()->storage, shape, strides, x.storage_offset(), x.dtype()));
 }
 

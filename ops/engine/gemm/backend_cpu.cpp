@@ -3,7 +3,7 @@
 #include <cotangent/ops/engine/gemm/replace.h>
 
 namespace ct {
-namespace product {
+namespace gemm {
 namespace {
 
 void run_cpu(const Product& p) {
@@ -29,6 +29,6 @@ void run_cpu(const Product& p) {
 // The CPU's GEMM reads any strides, and packs what it can't read as vectors; a call costs little.
 const Backend cpu_backend{run_cpu, true, INT64_MAX};
 
-}  // namespace product
+}  // namespace gemm
 
 }  // namespace ct

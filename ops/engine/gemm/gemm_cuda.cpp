@@ -17,10 +17,10 @@
 // C = A B is handed over as C' = B' A': cuBLASLt's A is our B, its m is our n. An operand of ours with column
 // stride 1 is then "not transposed" and one with row stride 1 is "transposed"; no data is moved either way.
 
-namespace ct::gpu {
+namespace ct::gemm {
 namespace {
 
-using product::Product;
+using namespace gpu;
 
 // One operand as cuBLASLt sees it.
 struct Operand {
@@ -254,4 +254,4 @@ bool gemm(const char* op, const Product& p, Epilogue epilogue, void* vector) {
   return true;
 }
 
-}  // namespace ct::gpu
+}  // namespace ct::gemm

@@ -14,7 +14,7 @@
 // bits in every run are taken. Products that cuBLASLt has no algorithm for (integers, odd strides, small
 // alignments of some types) run on a plain tiled kernel.
 
-namespace ct::gpu {
+namespace ct::gemm {
 
 /// Epilogue of a GEMM, in the same launch. `vector` in gemm() belongs to it.
 enum class Epilogue : std::uint8_t {
@@ -27,12 +27,11 @@ enum class Epilogue : std::uint8_t {
 /// Queues a product on the current stream. False, and nothing is queued, if there is no epilogue for this
 /// product; with Epilogue::none it always succeeds. `vector` has the product's dtype. `op` is named in
 /// errors. Throws CudaError, OutOfMemoryError.
-bool gemm(const char* op, const product::Product& p, Epilogue epilogue = Epilogue::none,
-          void* vector = nullptr);
+bool gemm(const char* op, const gemm::Product& p, Epilogue epilogue = Epilogue::none, void* vector = nullptr);
 
 /// A product of a small layer in f32, with what surrounds it. A row of A is added up where it is read.
 struct LayerProduct {
-  product::Product product;
+  gemm::Product product;
   const float* gate =
       nullptr;  ///< laid out as A: where it is 0 or less, A counts as 0; of all products or of none
   const float* bias = nullptr;  ///< C[i, j] += bias[j]
@@ -46,9 +45,9 @@ struct LayerProduct {
 bool gemm_layer(const char* op, std::span<const LayerProduct> products);
 
 /// The same without cuBLASLt: any dtype but bool, any strides, no epilogue. It uses no tensor cores.
-void gemm_tiled(const char* op, const product::Product& p);
+void gemm_tiled(const char* op, const gemm::Product& p);
 
 /// Long and thin products (m = n = 1 and batch = 1): a dot product over two short launches.
-void gemm_dot(const char* op, const product::Product& p);
+void gemm_dot(const char* op, const gemm::Product& p);
 
-}  // namespace ct::gpu
+}  // namespace ct::gemm

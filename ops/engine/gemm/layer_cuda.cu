@@ -11,8 +11,10 @@
 // depth of a tile and their partial tiles are added in their order, so that a tile may be small, and blocks many, with long
 // inner loops all the same.
 
-namespace ct::gpu {
+namespace ct::gemm {
 namespace {
+
+using namespace gpu;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kQuad = 4;  // floats that are copied, and read, at once
@@ -251,9 +253,7 @@ constexpr std::int64_t kMostTiles = 528;
 // Tiles of 32 x 32 from which on they are taken, rather than four times as many smaller ones.
 constexpr std::int64_t kManyTiles = 75;
 
-std::int64_t tiles_of(const product::Product& p, int side) {
-  return ceil_div(p.m, side) * ceil_div(p.n, side);
-}
+std::int64_t tiles_of(const gemm::Product& p, int side) { return ceil_div(p.m, side) * ceil_div(p.n, side); }
 
 // Operands as they lie; B deep beside an A that is not would be a fourth kernel, and is copied element by element.
 Operand operand(const void* data, std::int64_t lines, std::int64_t k, std::int64_t line, std::int64_t depth,
@@ -273,7 +273,7 @@ void run(const char* op, std::span<const LayerProduct> products) {
   int blocks = 0;
   for (std::size_t i = 0; i < products.size(); ++i) {
     const LayerProduct& from = products[i];
-    const product::Product& p = from.product;
+    const gemm::Product& p = from.product;
     const bool deep = p.a_col == 1 && p.a_row != 1;
     Operand a = operand(p.a, p.m, p.k, p.a_row, p.a_col, deep);
     a.quads = a.quads && (!from.gate || is_aligned(from.gate, 16));
@@ -311,11 +311,11 @@ void run(const char* op, std::span<const LayerProduct> products) {
 }  // namespace
 
 bool gemm_layer(const char* op, std::span<const LayerProduct> products) {
-  if (allow_tf32() || product::replacement(DeviceType::cuda) != nullptr) return false;
+  if (allow_tf32() || gemm::replacement(DeviceType::cuda) != nullptr) return false;
   double work = 0;
   std::int64_t tiles = 0;
   for (const LayerProduct& each : products) {
-    const product::Product& p = each.product;
+    const gemm::Product& p = each.product;
     constexpr std::int64_t kMost = 1 << 20;
     if (p.dtype != DType::f32 || (each.row_sums && p.a_row != 1) || p.c_dtype != DType::f32 || p.batch != 1 ||
         p.n == 0 || p.k == 0 || p.m > kMost || p.n > kMost || p.k > kMost)
@@ -330,4 +330,4 @@ bool gemm_layer(const char* op, std::span<const LayerProduct> products) {
   return true;
 }
 
-}  // namespace ct::gpu
+}  // namespace ct::gemm

@@ -3,7 +3,7 @@
 #include <cotangent/ops/engine/walk/axes.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
-namespace ct::product {
+namespace ct::gemm {
 namespace {
 
 // Whether a GEMM that wants one stride of 1 can read this matrix. The stride of an axis of size 1 is free.
@@ -222,4 +222,4 @@ void backward(const Backward& b, const Backend& backend) {
   if (b.needs(1)) gradient(b, 1, g, Stack(b.in(0), in_a).t(), g, in_b, backend);
 }
 
-}  // namespace ct::product
+}  // namespace ct::gemm

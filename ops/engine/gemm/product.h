@@ -8,7 +8,7 @@
 // Shared parts of all ops made of matrix products: how tensors are read as stacks of matrices, and how a
 // product of stacks is cut into as few calls of a device's GEMM as possible. Nothing here knows a device.
 
-namespace ct::product {
+namespace ct::gemm {
 
 /// One call of a GEMM: `batch` products C = A B (+ C if `accumulate`). A and B are of one dtype, and so is C,
 /// except that the product of 16-bit matrices may be f32. Strides are in elements: (i, p) of A is a[i * a_row
@@ -83,4 +83,4 @@ void multiply(Stack a, Stack b, const Stack& c, bool accumulate, const Backend& 
 void forward(const Forward& f, const Backend& backend);
 void backward(const Backward& b, const Backend& backend);
 
-}  // namespace ct::product
+}  // namespace ct::gemm

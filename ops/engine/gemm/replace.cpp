@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace ct::product {
+namespace ct::gemm {
 namespace {
 Finder finder = nullptr;
 std::atomic<Replacement> replacements[2] = {nullptr, nullptr};
@@ -23,4 +23,4 @@ void replace(const std::string& name, Device device) {
 
 Replacement replacement(DeviceType device) { return of(device).load(std::memory_order_relaxed); }
 
-}  // namespace ct::product
+}  // namespace ct::gemm

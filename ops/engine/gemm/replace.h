@@ -9,7 +9,7 @@
 // Products of one's own in the place of the library's, for a run: to see a network train on a kernel that one has
 // written. The dispatch of a product asks here first, which costs one load.
 
-namespace ct::product {
+namespace ct::gemm {
 
 /// Does all of a product, or returns false and leaves it to the device's own.
 using Replacement = bool (*)(const Product&);
@@ -34,4 +34,4 @@ inline bool replaced(const Product& p, DeviceType device) {
   return run != nullptr && run(p);
 }
 
-}  // namespace ct::product
+}  // namespace ct::gemm

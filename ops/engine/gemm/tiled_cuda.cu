@@ -9,10 +9,10 @@
 // unusual strides, dot products.
 
 namespace ct {
-namespace gpu {
+namespace gemm {
 namespace {
 
-using product::Product;
+using namespace gpu;
 
 // ---- any product: tiles in shared memory ----------------------------------------------------------------
 
@@ -135,16 +135,16 @@ void gemm_dot(const char* op, const Product& p) {
   visit_types(op, p, [&]<class T, class Out>(TypeTag<T>, TypeTag<Out>) { dot<T, Out>(op, p); });
 }
 
-}  // namespace gpu
+}  // namespace gemm
 
-namespace product {
+namespace gemm {
 namespace {
 void run_cuda(const Product& p) {
-  if (!replaced(p, DeviceType::cuda)) gpu::gemm("matmul", p);
+  if (!replaced(p, DeviceType::cuda)) gemm::gemm("matmul", p);
 }
 }  // namespace
 
 const Backend cuda_backend{run_cuda, false, 8};
-}  // namespace product
+}  // namespace gemm
 
 }  // namespace ct

@@ -8,7 +8,7 @@
 
 // From a line of a table of ops of two or three inputs to formulas, and the backward pass of such an op on any device.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 // Bits of a table's `saves` columns: 0 is a, 1 is b, 2 is c.
 namespace saved_operands {
@@ -45,7 +45,7 @@ void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, 
   joint_gradients(call, g, shape, F::kOutputs, F::kInputs, run);
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map
 
 // The operands among the arguments of a gradient.
 #define CT_OPERANDS_none
@@ -65,15 +65,15 @@ void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, 
 
 // The gradient of one operand, with the traits of Formula or Cold.
 #define CT_OPERAND_GRADIENT(traits, name, saves, expression)                                             \
-  struct name##_saves : ::ct::elementwise::traits {                                                      \
-    static constexpr std::uint32_t kSaves = ::ct::elementwise::saved_operands::saves;                    \
+  struct name##_saves : ::ct::map::traits {                                                              \
+    static constexpr std::uint32_t kSaves = ::ct::map::saved_operands::saves;                            \
   };                                                                                                     \
   CT_MAP_FORMULA(name, name##_saves, 1 + CT_OPERAND_COUNT_##saves, 1,                                    \
                  ([[maybe_unused]] X g, CT_OPERANDS_##saves [[maybe_unused]] X p, [[maybe_unused]] X q), \
                  return expression)
-#define CT_BINARY_FORMULA(traits, name, expression)     \
-  CT_MAP_FORMULA(name, ::ct::elementwise::traits, 2, 1, \
-                 (X a, X b, [[maybe_unused]] X p, [[maybe_unused]] X q), return expression)
+#define CT_BINARY_FORMULA(traits, name, expression)                                                     \
+  CT_MAP_FORMULA(name, ::ct::map::traits, 2, 1, (X a, X b, [[maybe_unused]] X p, [[maybe_unused]] X q), \
+                 return expression)
 
 // Three formulas: name_y(a, b), name_da and name_db(g, saved operands).
 #define CT_BINARY_FORMULAS(traits, name, saves_a, saves_b, y, da, db) \
@@ -82,7 +82,7 @@ void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, 
   CT_OPERAND_GRADIENT(traits, name##_db, saves_b, db)
 // Four: of an op of three tensors.
 #define CT_TERNARY_FORMULAS(traits, name, saves_a, saves_b, saves_c, y, da, db, dc)     \
-  CT_MAP_FORMULA(name##_y, ::ct::elementwise::traits, 3, 1,                             \
+  CT_MAP_FORMULA(name##_y, ::ct::map::traits, 3, 1,                                     \
                  (X a, X b, X c, [[maybe_unused]] X p, [[maybe_unused]] X q), return y) \
   CT_OPERAND_GRADIENT(traits, name##_da, saves_a, da)                                   \
   CT_OPERAND_GRADIENT(traits, name##_db, saves_b, db)                                   \

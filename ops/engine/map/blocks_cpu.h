@@ -10,7 +10,7 @@
 // Operands of a call in memory, and the way of their elements into blocks in the L1 cache and back, for the drivers (map_cpu.cpp,
 // engine/map/chain_cpu.cpp). A layout is a LayoutOf any number of operands.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 struct alignas(64) Filled {
   std::byte bytes[simd::kVectorBytes];
@@ -94,4 +94,4 @@ inline void fill(Filled& filled, Run run, void* number, std::size_t compute_size
   run(filled.bytes, number, 0, simd::kVectorBytes / static_cast<std::int64_t>(compute_size));
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

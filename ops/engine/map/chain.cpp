@@ -4,10 +4,10 @@
 
 #include <cotangent/core/base/error.h>
 
-namespace ct::chain {
+namespace ct::map::chain {
 namespace {
 
-using elementwise::Compute;
+using map::Compute;
 
 // Without the steps that no output needs.
 void drop_dead(Program& p) {
@@ -46,7 +46,7 @@ void separate_outputs(Program& p) {
 
 }  // namespace
 
-bool computable(const elementwise::FormulaRecord& formula, DType last, Compute& compute) {
+bool computable(const map::FormulaRecord& formula, DType last, Compute& compute) {
   compute = last == DType::f64 || !formula.tiles->f32 ? Compute::f64 : Compute::f32;
   return last != DType::f64 && formula.tiles->f32 ? true : formula.tiles->f64 != nullptr;
 }
@@ -101,8 +101,7 @@ void finish(Program& p) {
       p.wide = p.wide || plan.compute == Compute::f64;
       // A number has the value that it has in f32, also where f32 is computed in f64.
       const Scalar &a = step.numbers.p, &b = step.numbers.q;
-      plan.numbers =
-          last == DType::f64 ? step.numbers : elementwise::Parameters{a.to<float>(), b.to<float>()};
+      plan.numbers = last == DType::f64 ? step.numbers : map::Parameters{a.to<float>(), b.to<float>()};
       release();
     }
     if (step.operand_count > 0) plan.slot = take();
@@ -146,4 +145,4 @@ std::string describe(const Program& p) {
   return text;
 }
 
-}  // namespace ct::chain
+}  // namespace ct::map::chain

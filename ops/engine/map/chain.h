@@ -20,7 +20,7 @@
 // one, on the CPU; on a GPU the compiler may contract a product of one step and a sum of the next, but for programs that round
 // between.
 
-namespace ct::chain {
+namespace ct::map::chain {
 
 inline constexpr int kMaxInputs = 28, kMaxOutputs = 24, kMaxSteps = 640;
 inline constexpr int kMaxOperands = kMaxInputs + kMaxOutputs;
@@ -28,14 +28,14 @@ inline constexpr int kMaxOperands = kMaxInputs + kMaxOutputs;
 struct Step {
   const char* name = "";  // of the op, for people
   /// Null: the operand in the dtype of the result; without operands the number p.
-  const elementwise::FormulaRecord* formula = nullptr;
-  elementwise::Parameters numbers{};
-  elementwise::Draw draw{};  // of a formula that draws, which wants contiguous tensors
+  const map::FormulaRecord* formula = nullptr;
+  map::Parameters numbers{};
+  map::Draw draw{};  // of a formula that draws, which wants contiguous tensors
   int operand_count = 0;
   /// On a GPU, where the program rounds between steps: with the functions of Lane<float, true>, as kernels of 16 bits that
   /// move chunks.
   bool rough = false;
-  std::uint16_t operands[elementwise::kMaxInputs]{};
+  std::uint16_t operands[map::kMaxInputs]{};
 };
 
 /// The GPU's kernels of a program, made when it first runs there.
@@ -66,9 +66,9 @@ struct Program {
 
   // ---- Filled in by finish() ----
   struct Plan {
-    elementwise::TileFn tile = nullptr;
-    elementwise::Compute compute{};
-    elementwise::Parameters numbers{};
+    map::TileFn tile = nullptr;
+    map::Compute compute{};
+    map::Parameters numbers{};
     int slot = 0;
     int output = -1;  // of the program, that the result is
   };
@@ -84,7 +84,7 @@ struct Program {
 constexpr DType held(DType t) { return t == DType::f64 || t == DType::boolean ? t : DType::f32; }
 
 /// The type that a formula computes in where its last operand has this dtype; false where it has no tile function for it.
-bool computable(const elementwise::FormulaRecord& formula, DType last, elementwise::Compute& compute);
+bool computable(const map::FormulaRecord& formula, DType last, map::Compute& compute);
 
 /// Drops steps that no output needs, gives each output a step of its own, and plans the passes. Whoever makes a program calls
 /// it once. Throws ValueError beyond kMaxSteps.
@@ -123,11 +123,11 @@ std::string cuda_text(const Program& program, const Variant& variant);
 /// The program for people: a line for each step.
 std::string describe(const Program& program);
 
-}  // namespace ct::chain
+}  // namespace ct::map::chain
 
 namespace ct {
 struct ChainFunctions {
-  bool (*run)(const chain::Program& program, std::span<const Tensor* const> outputs,
+  bool (*run)(const map::chain::Program& program, std::span<const Tensor* const> outputs,
               std::span<const Tensor* const> inputs, bool only_prepare);
 };
 CT_FUNCTION_TABLES(ChainFunctions, chain_functions)

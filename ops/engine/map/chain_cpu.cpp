@@ -11,16 +11,16 @@
 // A program on the CPU: tile functions that exist, called in turn on tiles that stay in the L1 cache. The cut into tiles and
 // tasks depends on the program and the number of elements alone.
 
-namespace ct::chain {
+namespace ct::map::chain {
 namespace {
 
-using namespace elementwise;
+using namespace map;
 
 // For the values of a tile. More than an L1 cache of 32 KB is no loss: the last values are in it, and long tiles read memory in
 // fewer streams (measured: 16 KB 20% slower, 256 KB the same).
 constexpr std::int64_t kCacheBytes = 48 << 10, kMaxTile = 4096, kMinTile = 256;
 constexpr int kTemporaries =
-    elementwise::kMaxInputs + 1;  // operands in another type than they are held as, and a result
+    map::kMaxInputs + 1;  // operands in another type than they are held as, and a result
 
 // Elements between a dtype and what it is held as, or a type that formulas compute in.
 Runs runs_to(DType storage, DType in) {
@@ -160,8 +160,7 @@ class Pass {
           std::fill_n(words, n_, ~std::uint32_t{0});
         }
       }
-      void* const result =
-          same ? to : temporaries_ + std::size_t{elementwise::kMaxInputs} * c_.temporary_bytes;
+      void* const result = same ? to : temporaries_ + std::size_t{map::kMaxInputs} * c_.temporary_bytes;
       tile.out[0] = result;
       tile.n = n_;
       tile.parameters = &plan.numbers;
@@ -252,6 +251,6 @@ bool run_chain_cpu(const Program& p, std::span<const Tensor* const> outputs,
 }
 
 }  // namespace
-}  // namespace ct::chain
+}  // namespace ct::map::chain
 
-CT_FUNCTIONS(cpu, ChainFunctions, chain_functions, chain::run_chain_cpu)
+CT_FUNCTIONS(cpu, ChainFunctions, chain_functions, map::chain::run_chain_cpu)

@@ -11,10 +11,10 @@
 // A program on a GPU: a kernel out of its text, compiled for the GPU at hand when it first runs there (core/jit). Rows that are
 // whole chunks of 16 bytes take a kernel that moves these, all else one that moves elements.
 
-namespace ct::chain {
+namespace ct::map::chain {
 namespace {
 
-using Layout = elementwise::LayoutOf<kMaxOperands>;
+using Layout = map::LayoutOf<kMaxOperands>;
 
 // The launch of a program: its variant, threads, and the numbers that vary from call to call.
 struct Launch {
@@ -27,7 +27,7 @@ Launch plan_launch(std::span<const Tensor* const> operands, std::size_t outputs)
   Launch l;
   Layout& layout = l.layout;
   layout.numel = operands[0]->numel();
-  elementwise::lay_out(operands[0]->shape(), operands, layout.rank, layout.sizes, layout.strides);
+  map::lay_out(operands[0]->shape(), operands, layout.rank, layout.sizes, layout.strides);
   const int inner = layout.rank - 1;
   std::int64_t v = 1;
   l.variant.storage.resize(operands.size());
@@ -120,7 +120,7 @@ bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
     for (int d = 0; d < l.layout.rank && operands[k]; ++d) arguments.emplace_back(l.layout.strides[k][d]);
   for (std::size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
-    const elementwise::Parameters& numbers = p.plans[s].numbers;
+    const map::Parameters& numbers = p.plans[s].numbers;
     if (step.operand_count == 0) arguments.emplace_back(step.numbers.p.to<double>());
     if (step.formula && step.formula->draws) {
       const GeneratorState& draw = step.draw.state;
@@ -140,6 +140,6 @@ bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
 
 }  // namespace
 
-}  // namespace ct::chain
+}  // namespace ct::map::chain
 
-CT_FUNCTIONS(cuda, ChainFunctions, chain_functions, chain::run_chain_cuda)
+CT_FUNCTIONS(cuda, ChainFunctions, chain_functions, map::chain::run_chain_cuda)

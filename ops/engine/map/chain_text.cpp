@@ -18,7 +18,7 @@ asm(".pushsection .rodata\n"
 [[gnu::visibility("hidden")]] extern const char chain_lane[] asm("cotangent_chain_lane");
 [[gnu::visibility("hidden")]] extern const char chain_philox[] asm("cotangent_chain_philox");
 
-namespace ct::chain {
+namespace ct::map::chain {
 namespace {
 
 using detail::cat;
@@ -63,8 +63,8 @@ __device__ __forceinline__ double exp_fast(double x) { return ::exp(x); }
 )";
 
 constexpr std::string_view kElements = R"(
-namespace ct::chain {
-using elementwise::Lane;
+namespace ct::map::chain {
+using map::Lane;
 struct Half { unsigned short bits; };
 struct BFloat { unsigned short bits; };
 __device__ __forceinline__ float wide(float x) { return x; }
@@ -191,13 +191,14 @@ std::string cuda_text(const Program& p, const Variant& variant) {
   std::string text = library, kernel, arguments;
   if (std::any_of(p.steps.begin(), p.steps.end(),
                   [](const Step& s) { return s.formula && s.formula->draws; }))
-    text = cat(text, "}  // namespace ct::chain\n", kKey, body(chain_philox), "namespace ct::chain {\n");
-  std::vector<const elementwise::FormulaRecord*> formulas;
+    text = cat(text, "}  // namespace ct::map::chain\n", kKey, body(chain_philox),
+               "namespace ct::map::chain {\n");
+  std::vector<const map::FormulaRecord*> formulas;
   bool rough = !p.round_between;
   for (int m = 0; m < outputs; ++m)
     rough = rough && is_low_precision(variant.storage[static_cast<std::size_t>(m)]);
   text += cat("using R = Lane<float, ", rough,
-              ">;\nusing Q = Lane<float, true>;\nusing D = Lane<double>;\n}  // namespace ct::chain\n");
+              ">;\nusing Q = Lane<float, true>;\nusing D = Lane<double>;\n}  // namespace ct::map::chain\n");
 
   for (int k = 0; k < operands; ++k)
     if (is_read(k)) arguments += cat(k < outputs ? "" : "const ", storage(k), "* p", k, ", ");
@@ -278,7 +279,7 @@ std::string cuda_text(const Program& p, const Variant& variant) {
   kernel += "  }\n";
   for (int m = 0; m < outputs; ++m) kernel += cat("  r", m, ".store(p", m, " + o", m, ");\n");
 
-  text += "namespace ct::elementwise {\n";
+  text += "namespace ct::map {\n";
   for (std::size_t f = 0; f < formulas.size(); ++f) {
     std::string names(formulas[f]->names);
     if (const std::size_t drawn = names.find("auto "); formulas[f]->draws)
@@ -286,9 +287,9 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     text += cat("struct F", f, " { template <class X> static CT_FORMULA auto eval(", names, ") { ",
                 formulas[f]->text, "; } };\n");
   }
-  return text + cat("}  // namespace ct::elementwise\nnamespace ct::chain {\nusing namespace elementwise;\n",
+  return text + cat("}  // namespace ct::map\nnamespace ct::map::chain {\nusing namespace map;\n",
                     "extern \"C\" __global__ void __launch_bounds__(256) chain(", arguments, ") {\n", kernel,
-                    "}\n}  // namespace ct::chain\n");
+                    "}\n}  // namespace ct::map::chain\n");
 }
 
-}  // namespace ct::chain
+}  // namespace ct::map::chain

@@ -19,7 +19,7 @@
 #define CT_FORMULA inline __attribute__((always_inline))
 #endif
 
-namespace ct::elementwise {
+namespace ct::map {
 
 // A gradient is differentiated again by the rules (elementwise/rule_internal.h), and where(singular, 0, g * bad) would give
 // 0 times infinity there: what is singular is kept from the operand. A branch that holds a value of the gradient holds its
@@ -374,4 +374,4 @@ CT_FORMULA auto is_close(X a, X b, X relative, X absolute) {
   return (a == b) | ((distance <= absolute + relative * abs(b)) & (distance < kInfinity));
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

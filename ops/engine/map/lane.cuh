@@ -15,7 +15,7 @@
 // unit's. They are off by less than 2^-18, a fraction of that rounding, for half the instructions, without
 // which 16-bit activations would run at the speed of arithmetic instead of memory's.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 struct LaneMask {
   bool v;
@@ -178,6 +178,6 @@ __device__ __forceinline__ Lane<float> floor_divide(Lane<float> a, Lane<float> b
   return static_cast<float>(floor_divide(Lane<double>(a.v), Lane<double>(b.v)).v);
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map
 
 #undef CT_LANE_COLD

@@ -6,7 +6,7 @@
 // A function of one 16-bit number is a table of 65536 results. For functions that cost more than
 // a load, an exponential or more, that is the fastest way, and as exact: the table is made by the formula itself.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 /// How many results a table has, and how many elements are worth making one.
 inline constexpr std::int64_t kTableSize = 1 << 16, kTableWorth = 8 * kTableSize;
@@ -28,4 +28,4 @@ inline void look_up(const void* table, const void* from, std::int64_t n, void* t
   for (; i < n; ++i) y[i] = t[x[i]];
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -10,7 +10,7 @@
 #include <cotangent/ops/engine/map/record.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
-namespace ct::elementwise {
+namespace ct::map {
 namespace {
 
 constexpr std::int64_t kWorthPacking = 1 << 14;  // elements
@@ -121,4 +121,4 @@ void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, 
     if (whole[i].defined()) set_summed_grad(call, i, whole[i]);
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

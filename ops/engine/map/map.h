@@ -11,7 +11,7 @@
 
 // Shared by the elementwise kernels of both devices: how the operands of a call lie in memory.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 /// At most so many inputs per formula, a draw counted in, and outputs.
 inline constexpr int kMaxInputs = 5;
@@ -102,4 +102,4 @@ class PackedInputs {
   std::size_t count_;
 };
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -9,7 +9,7 @@
 #include <cotangent/ops/engine/map/blocks_cpu.h>
 #include <cotangent/ops/engine/map/lookup_cpu.h>
 
-namespace ct::elementwise {
+namespace ct::map {
 namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements brought into the L1 cache at a time
@@ -311,4 +311,4 @@ void operands_backward_cpu(const Backward& b, std::span<const OperandFormula> fo
     });
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

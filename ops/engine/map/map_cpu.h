@@ -22,7 +22,7 @@
 // compiled once for all formulas: what is not a plain run of the compute type is brought into one, block by block in the
 // L1 cache.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 using simd::Vector;
 
@@ -243,4 +243,4 @@ void joint_backward_cpu(const Backward& b) {
   });
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -4,7 +4,7 @@
 
 // Choice of an elementwise kernel and its arguments; the kernels themselves are made in the rooms.
 
-namespace ct::elementwise {
+namespace ct::map {
 namespace {
 
 // More elements than this are split over several launches, so that kernels count in 32 bits.
@@ -160,4 +160,4 @@ void run_cuda(const char* op, const CudaKernels& kernels, std::span<const Tensor
   }
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

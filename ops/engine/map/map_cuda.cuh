@@ -26,7 +26,7 @@
 //
 // The choice of a kernel and its arguments is made once for all formulas, in engine/map/map_cuda.cu.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 inline constexpr int kBlockThreads = 256;
 inline constexpr int kElementUnroll = 4;
@@ -387,4 +387,4 @@ void joint_backward_cuda(const Backward& b) {
   });
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -61,30 +61,29 @@ Worst worst_error(Tensor (*f)(const Tensor&), double (*exact)(double), const std
 }
 
 // An op of three inputs whose gradients are three results of one formula: y = a b + c p, with p = 2.
-struct OptionalC : ct::elementwise::Formula {
+struct OptionalC : ct::map::Formula {
   static constexpr unsigned kOptional = 0b100;
 };
 // clang-format off
 CT_MAP_FORMULA(MulAdd, OptionalC, 3, 1, (X a, X b, X c, X p, X), return a * b + c * p)
-CT_MAP_FORMULA(MulAddGradients, ct::elementwise::Formula, 3, 3, (X g, X a, X b, X p, X), return results(g * b, g * a, g * p))
+CT_MAP_FORMULA(MulAddGradients, ct::map::Formula, 3, 3, (X g, X a, X b, X p, X), return results(g * b, g * a, g * p))
 // clang-format on
 
-constexpr ct::elementwise::Parameters kTwo{2, 0};
+constexpr ct::map::Parameters kTwo{2, 0};
 
 constexpr ct::InputDef kMulAddInputs[] = {
     {.name = "a", .needs = "a b"}, {.name = "b", .needs = "a b"}, {.name = "c", .needs = "a b"}};
 constexpr ct::OutputDef kMulAddOutputs[] = {{.name = "y"}};
-constexpr ct::AttrDef kMulAddAttributes[] = {CT_ATTRIBUTE(ct::elementwise::Parameters, p)};
+constexpr ct::AttrDef kMulAddAttributes[] = {CT_ATTRIBUTE(ct::map::Parameters, p)};
 constexpr ct::OpDef k_mul_add = ct::checked({
     .name = "test_mul_add",
     .formula = "y = a b + 2 c",
     .inputs = kMulAddInputs,
     .outputs = kMulAddOutputs,
     .attributes = kMulAddAttributes,
-    .infer = ct::elementwise::infer_broadcast,
-    .cpu = {ct::elementwise::forward_cpu<MulAdd, true, false>,
-            ct::elementwise::joint_backward_cpu<MulAddGradients>},
-    .rule = ct::elementwise::joint_rule<MulAddGradients>,
+    .infer = ct::map::infer_broadcast,
+    .cpu = {ct::map::forward_cpu<MulAdd, true, false>, ct::map::joint_backward_cpu<MulAddGradients>},
+    .rule = ct::map::joint_rule<MulAddGradients>,
 });
 constexpr ct::OpTests kMulAddTests{
     .op = "test_mul_add",
@@ -430,7 +429,7 @@ TEST_CASE("one formula gives all gradients of an op of three inputs", "[elementw
 }
 
 TEST_CASE("results that are not wanted and inputs that are not given", "[elementwise]") {
-  namespace map = ct::elementwise;
+  namespace map = ct::map;
   // Strided results, rows shorter and longer than a vector, 16-bit values.
   for (const ct::DType t : {ct::f32, ct::f64, ct::bf16})
     for (const std::int64_t n : {3, 70, 1200}) {

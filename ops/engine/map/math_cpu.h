@@ -20,11 +20,9 @@
 namespace ct::simd {
 
 // A formula finds these through its arguments, wherever it stands.
-using elementwise::base_slope, elementwise::clamp, elementwise::exponent_slope, elementwise::gelu,
-    elementwise::kInfinity, elementwise::gelu_slope, elementwise::gelu_tanh, elementwise::gelu_tanh_slope,
-    elementwise::integer_power, elementwise::larger_share, elementwise::maximum, elementwise::minimum,
-    elementwise::normal_cdf, elementwise::polynomial, elementwise::results, elementwise::sigmoid,
-    elementwise::sign, elementwise::silu_slope, elementwise::softplus;
+using map::base_slope, map::clamp, map::exponent_slope, map::gelu, map::kInfinity, map::gelu_slope,
+    map::gelu_tanh, map::gelu_tanh_slope, map::integer_power, map::larger_share, map::maximum, map::minimum,
+    map::normal_cdf, map::polynomial, map::results, map::sigmoid, map::sign, map::silu_slope, map::softplus;
 
 // f of every lane, one after the other.
 template <class T, class F>
@@ -241,14 +239,12 @@ CT_ROUNDING(rint)
 // ---- Integers alone ------------------------------------------------------------------------------------------
 
 using Integers = Vector<std::int64_t>;
-CT_INLINE Integers fmod(Integers x, Integers y) { return each(x, y, elementwise::integer_remainder); }
-CT_INLINE Integers truncated_quotient(Integers x, Integers y) {
-  return each(x, y, elementwise::integer_quotient);
-}
+CT_INLINE Integers fmod(Integers x, Integers y) { return each(x, y, map::integer_remainder); }
+CT_INLINE Integers truncated_quotient(Integers x, Integers y) { return each(x, y, map::integer_quotient); }
 CT_INLINE Integers bit_and(Integers x, Integers y) { return Integers(x.v & y.v); }
 CT_INLINE Integers bit_or(Integers x, Integers y) { return Integers(x.v | y.v); }
 CT_INLINE Integers bit_xor(Integers x, Integers y) { return Integers(x.v ^ y.v); }
-CT_INLINE Integers shift_left(Integers x, Integers y) { return each(x, y, elementwise::shifted_left); }
-CT_INLINE Integers shift_right(Integers x, Integers y) { return each(x, y, elementwise::shifted_right); }
+CT_INLINE Integers shift_left(Integers x, Integers y) { return each(x, y, map::shifted_left); }
+CT_INLINE Integers shift_right(Integers x, Integers y) { return each(x, y, map::shifted_right); }
 
 }  // namespace ct::simd

@@ -7,7 +7,7 @@
 
 // Shared by the OpDefs of elementwise families: shape rules, cost, records.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 // ---- Shapes -------------------------------------------------------------------------------------------
 
@@ -71,4 +71,4 @@ consteval OpDef define_row(const char* name, const char* formula, DTypeSet types
                   .flops_each = 1});
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -11,7 +11,7 @@
 // The formulas of an op's kernels as values, for what puts formulas of several ops together (ops/engine/map/chain.h): their tile
 // functions on the CPU, and their texts.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 /// One run of a formula. `step[i]` is 1, or 0 for an input that is one number and whose pointer leads to a vector filled
 /// with it.
@@ -68,4 +68,4 @@ inline constexpr std::string_view kFormulas = " formulas";
 /// The record of an op, null where its kernels are not formulas.
 const MapRecord* formulas_of(const OpDef& op);
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -9,7 +9,7 @@
 
 // Runs: elements of one row, converted between a storage type S and a compute type C, for the driver (map_cpu.cpp).
 
-namespace ct::elementwise {
+namespace ct::map {
 
 template <class S, class C>
 void read_run(C* to, const S* from, std::int64_t stride, std::int64_t n) {
@@ -80,4 +80,4 @@ inline Runs runs_of(DType storage, Compute compute) {
   return {};
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map

@@ -5,7 +5,7 @@
 
 // From a line of a table of one-input ops to formulas, and how their kernels read a call.
 
-namespace ct::elementwise {
+namespace ct::map {
 
 // Dtypes of a table's `types` column.
 inline constexpr DTypeSet floats = kFloatingTypes;
@@ -33,7 +33,7 @@ inline Scalar rounded(Scalar s, DType t) {
   return s;
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::map
 
 // The arguments of a backward formula beside g, p and q.
 #define CT_SAVED_ARGUMENT_none
@@ -49,8 +49,8 @@ inline Scalar rounded(Scalar s, DType t) {
 // line does not save does not compile.
 #define CT_UNARY_FORMULAS(traits, name, saved, y_expression, dx_expression)                         \
   CT_UNARY_PREDICATE_FORMULA(traits, name, y_expression)                                            \
-  struct name##_saved : ::ct::elementwise::traits {                                                 \
-    static constexpr ::ct::elementwise::Saved kSaved = ::ct::elementwise::Saved::saved;             \
+  struct name##_saved : ::ct::map::traits {                                                         \
+    static constexpr ::ct::map::Saved kSaved = ::ct::map::Saved::saved;                             \
   };                                                                                                \
   CT_MAP_FORMULA(                                                                                   \
       name##_dx, name##_saved, 1 + CT_SAVED_COUNT_##saved, 1,                                       \
@@ -58,6 +58,6 @@ inline Scalar rounded(Scalar s, DType t) {
       return dx_expression)
 
 // A formula of one input, whose result may be a truth value.
-#define CT_UNARY_PREDICATE_FORMULA(traits, name, y_expression) \
-  CT_MAP_FORMULA(name##_y, ::ct::elementwise::traits, 1, 1,    \
-                 (X x, [[maybe_unused]] X p, [[maybe_unused]] X q), return y_expression)
+#define CT_UNARY_PREDICATE_FORMULA(traits, name, y_expression)                                         \
+  CT_MAP_FORMULA(name##_y, ::ct::map::traits, 1, 1, (X x, [[maybe_unused]] X p, [[maybe_unused]] X q), \
+                 return y_expression)

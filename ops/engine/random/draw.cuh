@@ -4,7 +4,7 @@
 
 // Drawing positions by a block, for .cu files; the twin of engine/random/draw.h. Blocks have kThreads threads.
 
-namespace ct::draw {
+namespace ct::random {
 
 inline constexpr int kThreads = 512;
 
@@ -62,4 +62,4 @@ struct Wheel {
   }
 };
 
-}  // namespace ct::draw
+}  // namespace ct::random

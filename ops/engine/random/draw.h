@@ -9,7 +9,7 @@
 // passes a random number does not depend on it. On the way to the integers there are only operations that
 // IEEE 754 defines to the last bit (see core/base/philox.h).
 
-namespace ct::draw {
+namespace ct::random {
 
 /// Number of bits of a weight such that n of them add up in 63.
 CT_HD constexpr int weight_bits(std::int64_t n) {
@@ -64,4 +64,4 @@ CT_HD inline std::int64_t walk(const std::uint64_t* weights, std::uint64_t r) {
   return i;
 }
 
-}  // namespace ct::draw
+}  // namespace ct::random

@@ -5,7 +5,7 @@
 #include <cotangent/core/base/philox.h>
 #include <cotangent/core/tensor/tensor.h>
 
-namespace ct::detail {
+namespace ct::random {
 
 /// Element i of n: start + i * step. With `from_end`, the second half is end - (n - 1 - i) * step instead.
 /// `integer` computes in i64.
@@ -17,8 +17,8 @@ struct Sequence {
 };
 
 CT_HD inline double sequence_value(const Sequence& s, std::int64_t i, std::int64_t n) {
-  if (s.from_end && i >= n - n / 2) return fma_exact(static_cast<double>(n - 1 - i), -s.step, s.end);
-  return fma_exact(static_cast<double>(i), s.step, s.start);
+  if (s.from_end && i >= n - n / 2) return detail::fma_exact(static_cast<double>(n - 1 - i), -s.step, s.end);
+  return detail::fma_exact(static_cast<double>(i), s.step, s.start);
 }
 
 // The sum is in range, i * step alone need not be: unsigned arithmetic wraps around and back.
@@ -45,4 +45,4 @@ CT_HD inline float cut_uniform(float u) {
   return static_cast<float>(static_cast<int>(u * scale)) * (1 / scale);
 }
 
-}  // namespace ct::detail
+}  // namespace ct::random

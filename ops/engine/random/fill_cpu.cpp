@@ -7,8 +7,10 @@
 #include <cotangent/ops/engine/random/fill.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
-namespace ct::detail {
+namespace ct::random {
 namespace {
+
+using namespace detail;
 
 constexpr std::int64_t kGrain = 1 << 14;
 
@@ -111,6 +113,6 @@ void draw(const Forward& call) {
 }
 
 }  // namespace
-}  // namespace ct::detail
+}  // namespace ct::random
 
-CT_KERNELS(cpu, filling, forward_only("sequence", detail::sequence), forward_only("draw", detail::draw))
+CT_KERNELS(cpu, filling, forward_only("sequence", random::sequence), forward_only("draw", random::draw))

@@ -4,8 +4,10 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/random/fill.h>
 
-namespace ct::detail {
+namespace ct::random {
 namespace {
+
+using namespace detail;
 
 constexpr int kThreads = 256;
 
@@ -85,6 +87,6 @@ void draw(const Forward& call) {
 }
 
 }  // namespace
-}  // namespace ct::detail
+}  // namespace ct::random
 
-CT_KERNELS(cuda, filling, forward_only("sequence", detail::sequence), forward_only("draw", detail::draw))
+CT_KERNELS(cuda, filling, forward_only("sequence", random::sequence), forward_only("draw", random::draw))

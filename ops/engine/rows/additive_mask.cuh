@@ -9,7 +9,7 @@
 // Reading masks of scores in kernels, as numbers to be added: a floating mask as it is, a bool one as 0 where
 // it is true and -inf where it hides. For .cu files.
 
-namespace ct::gpu {
+namespace ct::rows {
 
 enum class MaskKind : int { none, boolean, f32, f64, f16, bf16 };
 
@@ -38,4 +38,4 @@ __device__ __forceinline__ C mask_value(MaskKind kind, const void* data, std::in
   }
 }
 
-}  // namespace ct::gpu
+}  // namespace ct::rows

@@ -5,7 +5,7 @@
 
 // Order keys of memory whose dtype is known at run time: one kernel for all dtypes, where memory is what it waits for.
 
-namespace ct::gpu {
+namespace ct::rows {
 
 /// Number of the lowest bits of element_key() that tell elements of a dtype apart.
 inline int key_bits(DType dtype) {
@@ -22,7 +22,7 @@ inline int key_bits(DType dtype) {
 /// Element i as a number of the same order; NaN is the largest, 0 and -0 are equal.
 __device__ __forceinline__ unsigned long long element_key(const void* data, DType dtype, long long i) {
   const auto key = [&]<class T>(TypeTag<T>) -> unsigned long long {
-    return order_key(to_compute(static_cast<const T*>(data)[i]));
+    return order_key(gpu::to_compute(static_cast<const T*>(data)[i]));
   };
   switch (dtype) {
     case DType::f32: return key(TypeTag<float>{});
@@ -35,4 +35,4 @@ __device__ __forceinline__ unsigned long long element_key(const void* data, DTyp
   }
 }
 
-}  // namespace ct::gpu
+}  // namespace ct::rows

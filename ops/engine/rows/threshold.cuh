@@ -5,14 +5,14 @@
 
 // Selecting by rank over a block, for .cu files. Masses are integers, so the order of adding does not matter.
 
-namespace ct::gpu {
+namespace ct::rows {
 
 /// Sums of up to three integers at once over a block of whole warps, in all its threads.
 template <int N>
 __device__ __forceinline__ void block_totals(unsigned long long (&value)[N]) {
   __shared__ unsigned long long warps[32][N];
 #pragma unroll
-  for (int j = 0; j < N; ++j) value[j] = warp_sum(value[j]);
+  for (int j = 0; j < N; ++j) value[j] = gpu::warp_sum(value[j]);
   __syncthreads();  // an earlier call may still be reading
   if (threadIdx.x % 32 == 0)
     for (int j = 0; j < N; ++j) warps[threadIdx.x / 32][j] = value[j];
@@ -51,4 +51,4 @@ __device__ K block_threshold(long long n, unsigned long long target, const KeyAt
   return found;
 }
 
-}  // namespace ct::gpu
+}  // namespace ct::rows

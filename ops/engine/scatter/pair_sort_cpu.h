@@ -11,7 +11,7 @@
 
 // The radix sort of the CPU.
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 
 /// A key of 32 or 64 bits and where it comes from; no two of a list have one place.
 template <class K>
@@ -60,4 +60,4 @@ void sort_pairs(Pairs<K>& pairs) {
   }
 }
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl

@@ -3,7 +3,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/scatter/pair_sort_cuda.h>
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 namespace {
 
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -34,4 +34,4 @@ void PairSort::sort(int bits) {
   if (p.Current() != places_[0]) std::swap(places_[0], places_[1]);
 }
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl

@@ -4,7 +4,7 @@
 
 // The radix sort of CUDA. For .cu files.
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 
 /// n pairs (keys[i], places[i]) of 32 bits each, of which sort() orders the keys; the places of equal keys keep their
 /// order. Longer keys are sorted a word at a time, from the last word to the first. CUB does it.
@@ -31,4 +31,4 @@ class PairSort {
   void* memory_ = nullptr;
 };
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl

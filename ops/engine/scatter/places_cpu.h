@@ -8,7 +8,7 @@
 
 // Places walked on the CPU: in their order, and those of one row by one thread.
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 
 inline constexpr std::int64_t kGrain = 32768;  // elements per chunk
 
@@ -75,4 +75,4 @@ void for_each_named(const std::int64_t* row_of, const Selection& s, std::int64_t
                });
 }
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl

@@ -2,7 +2,7 @@
 
 #include <cotangent/ops/engine/walk/copy.h>
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 
 void take(IndexSite site, const Selection& rows, std::int64_t columns, const Tensor& table,
           std::int64_t stride, const Tensor& y) {
@@ -26,4 +26,4 @@ void set(IndexSite site, const Selection& rows, std::int64_t columns, const Tens
   functions_of(kernel_tables::scatters, table.device()).set(site, rows, columns, source, table);
 }
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl

@@ -13,7 +13,7 @@
 // elements without gaps, one of them where single elements are named. Every element of the result has one writer,
 // which goes through its places in their order.
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 
 /// Rows of a table of `rows` rows, one for each place q < count: the places are those of a layout of up to kMaxRank axes,
 /// in row-major order, and place q names the row base(q) + axis_step index(q).
@@ -112,13 +112,13 @@ void set_cpu(IndexSite site, const Selection& rows, std::int64_t columns, const 
 void set_cuda(IndexSite site, const Selection& rows, std::int64_t columns, const Tensor& source,
               const Tensor& table);
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl
 
 namespace ct {
 struct ScatterFunctions {
-  decltype(&scattering::take_cpu) take;
-  decltype(&scattering::add_cpu) add;
-  decltype(&scattering::set_cpu) set;
+  decltype(&scatter_impl::take_cpu) take;
+  decltype(&scatter_impl::add_cpu) add;
+  decltype(&scatter_impl::set_cpu) set;
 };
 CT_FUNCTION_TABLES(ScatterFunctions, scatters)
 }  // namespace ct

@@ -11,7 +11,7 @@
 // order of the places); then every piece of a row is summed in cache and written once. set(), and add() of single elements, cut
 // the table into a few parts, and the thread that writes one goes through all places in their order.
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 namespace {
 
 constexpr std::int64_t kColumns = 256;  // columns summed at a time
@@ -171,6 +171,7 @@ void set_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Ten
   });
 }
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl
 
-CT_FUNCTIONS(cpu, ScatterFunctions, scatters, scattering::take_cpu, scattering::add_cpu, scattering::set_cpu)
+CT_FUNCTIONS(cpu, ScatterFunctions, scatters, scatter_impl::take_cpu, scatter_impl::add_cpu,
+             scatter_impl::set_cpu)

@@ -17,7 +17,7 @@
 //
 // set() sorts likewise, and the last pair of each row writes it.
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 namespace {
 
 constexpr int kThreads = 128;
@@ -368,7 +368,7 @@ void set_cuda(IndexSite site, const Selection& s, std::int64_t columns, const Te
   });
 }
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl
 
-CT_FUNCTIONS(cuda, ScatterFunctions, scatters, scattering::take_cuda, scattering::add_cuda,
-             scattering::set_cuda)
+CT_FUNCTIONS(cuda, ScatterFunctions, scatters, scatter_impl::take_cuda, scatter_impl::add_cuda,
+             scatter_impl::set_cuda)

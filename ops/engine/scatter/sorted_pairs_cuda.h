@@ -8,7 +8,7 @@
 
 // The places of a selection in the order of the rows that they name. For .cu files.
 
-namespace ct::scattering {
+namespace ct::scatter_impl {
 
 /// Runs of more pairs than this are folded tile by tile before, so that no row holds up a single thread or warp.
 inline constexpr unsigned kTile = 64;
@@ -24,4 +24,4 @@ struct SortedPairs : PairSort {
   SortedPairs(const char* op, const IndexSite* site, const Selection& s, std::size_t more_bytes);
 };
 
-}  // namespace ct::scattering
+}  // namespace ct::scatter_impl

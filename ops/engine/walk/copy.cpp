@@ -70,7 +70,7 @@ void check_fits(const char* op, const Scalar& value, DType dtype) {
            " to ", high, "; pass one of those, or use another dtype");
 }
 
-void detail::check_writable(const char* op, const Tensor& t) {
+void walk::check_writable(const char* op, const Tensor& t) {
   if (t.numel() == 0) return;
   const int axis = expanded_axis(t.shape(), t.strides());
   CT_CHECK(axis < 0, ShapeError, op, "axis ", axis, " of ", describe(t),

@@ -26,11 +26,11 @@ std::pair<std::int64_t, std::int64_t> integer_range(DType dtype);
 /// its range can't be told from other numbers afterwards.
 void check_fits(const char* op, const Scalar& value, DType dtype);
 
-namespace detail {
+namespace walk {
 /// Throws ShapeError, naming `op`, if several elements of `t` share one place in memory (a tensor made by
 /// expand), so that writing to it would have no meaning.
 void check_writable(const char* op, const Tensor& t);
-}  // namespace detail
+}  // namespace walk
 
 /// Writes `value` into every element of `dst`, which may have any strides.
 void fill_kernel(const Tensor& dst, const Scalar& value);

@@ -111,7 +111,7 @@ void copy_same(const CopyPlan& p, void* dst_data, const void* src_data) {
   T* dst = static_cast<T*>(dst_data);
   const T* src = static_cast<const T*>(src_data);
   if (const int axis = p.transposed_axis(); axis >= 0 && p.size[axis] >= 4 && p.size[p.inner()] >= 4)
-    return detail::copy_transposed(p, axis, dst, src);
+    return walk::copy_transposed(p, axis, dst, src);
   parallel_for(p.numel, kGrain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t ds = p.rank ? p.dst[p.inner()] : 1, ss = p.rank ? p.src[p.inner()] : 1;
     for_each_run(p, begin, end, [&](std::int64_t d, std::int64_t s, std::int64_t n) {

@@ -11,7 +11,7 @@
 
 namespace ct {
 
-namespace detail {
+namespace walk {
 
 struct StridedParams {
   int rank;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kStridedThreads)
   }
 }
 
-}  // namespace detail
+}  // namespace walk
 
 /// Calls element(dst_offset, src_offset) on the device once for every element of the plan, whose offsets count from the
 /// two last arguments. Elements are numbered in 32 bits: a launch for each half of a plan of 2^31 or more.
@@ -66,7 +66,7 @@ void for_each_strided(const char* op, const CopyPlan& plan, const Element& eleme
     }
     return;
   }
-  detail::StridedParams p;
+  walk::StridedParams p;
   p.rank = plan.rank;
   p.numel = plan.numel;
   p.dst_first = dst_first;
@@ -76,9 +76,9 @@ void for_each_strided(const char* op, const CopyPlan& plan, const Element& eleme
     p.src[i] = plan.src[i];
     p.divisors[i] = gpu::Divider(static_cast<std::uint32_t>(plan.size[i]));
   }
-  gpu::launch(op, detail::strided_kernel<Element>,
-              gpu::blocks_for(op, plan.numel, detail::kStridedThreads * detail::kStridedPerThread),
-              detail::kStridedThreads, 0, p, element);
+  gpu::launch(op, walk::strided_kernel<Element>,
+              gpu::blocks_for(op, plan.numel, walk::kStridedThreads * walk::kStridedPerThread),
+              walk::kStridedThreads, 0, p, element);
 }
 
 }  // namespace ct

@@ -14,7 +14,7 @@
 // assignment of 16 bytes the compiler takes apart here, and stores 4 at a time.
 
 namespace ct {
-namespace detail {
+namespace walk {
 
 struct TransposeParams {
   std::int64_t size_a, size_b;
@@ -152,14 +152,14 @@ static __global__ void __launch_bounds__(256)
   }
 }
 
-}  // namespace detail
+}  // namespace walk
 
 /// Copies by tiles if the plan is a transpose that is worth it; false if it is not.
 template <class Word>
 bool transpose(const CopyPlan& plan, Word* dst, const Word* src) {
   const int axis = plan.transposed_axis(), inner = plan.inner();
   if (axis < 0 || plan.size[axis] < 8 || plan.size[inner] < 8) return false;
-  detail::TransposeParams p;
+  walk::TransposeParams p;
   p.size_a = plan.size[axis];
   p.size_b = plan.size[inner];
   p.dst_a = plan.dst[axis];
@@ -185,13 +185,13 @@ bool transpose(const CopyPlan& plan, Word* dst, const Word* src) {
     gpu::launch("copy", kernel, blocks, 256, 0, p, dst, src);
   };
   if constexpr (sizeof(Word) == 4) {
-    if (aligned) return run(detail::transpose_32bit, 64), true;
+    if (aligned) return run(walk::transpose_32bit, 64), true;
   }
   if constexpr (sizeof(Word) == 2) {
     // Small matrices fill the smaller tiles better.
-    if (aligned && p.size_a >= 64 && p.size_b >= 64) return run(detail::transpose_16bit, 128), true;
+    if (aligned && p.size_a >= 64 && p.size_b >= 64) return run(walk::transpose_16bit, 128), true;
   }
-  run(detail::transpose_plain<Word>, 32);
+  run(walk::transpose_plain<Word>, 32);
   return true;
 }
 

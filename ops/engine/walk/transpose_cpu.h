@@ -12,7 +12,7 @@
 
 // Transposes on the CPU: tiles that are turned in registers.
 
-namespace ct::detail {
+namespace ct::walk {
 
 // Small squares of kLanes x kLanes elements fill as many vector registers, of 32 bytes at most.
 template <class Word>
@@ -110,4 +110,4 @@ void copy_transposed(const CopyPlan& p, int axis, Word* dst, const Word* src) {
   });
 }
 
-}  // namespace ct::detail
+}  // namespace ct::walk

@@ -297,7 +297,7 @@ void forward_cpu(const Forward& f) {
   if (kTarget != Target::soft)
     loss::check_label_values(f.op.name, loss::Labels(f.in(1)), loss::ClassLayout(f.in(0).shape()),
                              class_attrs<kTarget>(f).ignore_index);
-  cross_entropy_kernels::forward<kTarget>(
+  loss::classes::forward<kTarget>(
       f, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
         CrossEntropy<T, k>{rows}.forward(reduction, out);
       });
@@ -305,14 +305,13 @@ void forward_cpu(const Forward& f) {
 
 template <Target kTarget>
 void backward_cpu(const Backward& b) {
-  cross_entropy_kernels::backward<kTarget>(
-      b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
-                                T* dt) {
-        if constexpr (k == Target::picked)
-          CrossEntropy<T, k>{rows}.picked_gradient(reduction, g, dx);
-        else
-          CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt);
-      });
+  loss::classes::backward<kTarget>(b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows,
+                                                             Reduction reduction, const T* g, T* dx, T* dt) {
+    if constexpr (k == Target::picked)
+      CrossEntropy<T, k>{rows}.picked_gradient(reduction, g, dx);
+    else
+      CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt);
+  });
 }
 
 }  // namespace

@@ -354,7 +354,7 @@ IndexSite site(const char* op) { return {op, IndexKind::class_label}; }
 
 template <Target kTarget>
 void forward_cuda(const Forward& f) {
-  cross_entropy_kernels::forward<kTarget>(
+  loss::classes::forward<kTarget>(
       f, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
         run_forward(Rows<T, k>{rows, gpu::index_errors(), site(f.op.name)}, reduction, out);
       });
@@ -362,11 +362,10 @@ void forward_cuda(const Forward& f) {
 
 template <Target kTarget>
 void backward_cuda(const Backward& b) {
-  cross_entropy_kernels::backward<kTarget>(
-      b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
-                                T* dt) {
-        run_backward(Rows<T, k>{rows, gpu::index_errors(), site(b.op.name)}, reduction, g, dx, dt);
-      });
+  loss::classes::backward<kTarget>(b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows,
+                                                             Reduction reduction, const T* g, T* dx, T* dt) {
+    run_backward(Rows<T, k>{rows, gpu::index_errors(), site(b.op.name)}, reduction, g, dx, dt);
+  });
 }
 
 // Labels in f32, of few elements.

@@ -7,7 +7,7 @@
 // The plain kernels: every row of a call by cross_entropy_plain.h, or by nll_loss_plain.h. Rows of the ignored label have neither loss nor
 // weight. The statistics are written as cross_entropy_stats() says; backward needs no more of them than the divisor.
 
-namespace ct::cross_entropy_kernels {
+namespace ct::loss::classes {
 namespace {
 
 using namespace plain;
@@ -96,11 +96,9 @@ void nll_backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::cross_entropy_kernels
+}  // namespace ct::loss::classes
 
 CT_KERNELS(plain, cross_entropy,
-           {"cross_entropy", cross_entropy_kernels::forward_plain<false>,
-            cross_entropy_kernels::backward_plain<false>},
-           {"cross_entropy_soft", cross_entropy_kernels::forward_plain<true>,
-            cross_entropy_kernels::backward_plain<true>},
-           {"nll_loss", cross_entropy_kernels::nll_forward, cross_entropy_kernels::nll_backward})
+           {"cross_entropy", loss::classes::forward_plain<false>, loss::classes::backward_plain<false>},
+           {"cross_entropy_soft", loss::classes::forward_plain<true>, loss::classes::backward_plain<true>},
+           {"nll_loss", loss::classes::nll_forward, loss::classes::nll_backward})

@@ -29,7 +29,7 @@ struct CrossEntropyRows {
   CT_HD C& extra(std::int64_t r) const { return stats[2 * layout.rows() + 1 + (kLabels ? 0 : r)]; }
 };
 
-namespace cross_entropy_kernels {
+namespace loss::classes {
 
 template <class T>
 const T* data_or_null(const Tensor& t) {
@@ -84,5 +84,5 @@ void backward(const Backward& b, const Run& run) {
       });
 }
 
-}  // namespace cross_entropy_kernels
+}  // namespace loss::classes
 }  // namespace ct

@@ -1,7 +1,7 @@
 #include <cotangent/ops/loss/element/bce_with_logits_internal.h>
 #include <cotangent/ops/loss/element/element_loss_cpu.h>
 
-namespace ct::bce_with_logits_kernels {
+namespace ct::loss::bce {
 namespace {
 
 template <class T>
@@ -46,7 +46,6 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::bce_with_logits_kernels
+}  // namespace ct::loss::bce
 
-CT_KERNELS(cpu, bce_with_logits,
-           {"bce_with_logits", bce_with_logits_kernels::forward_cpu, bce_with_logits_kernels::backward_cpu})
+CT_KERNELS(cpu, bce_with_logits, {"bce_with_logits", loss::bce::forward_cpu, loss::bce::backward_cpu})

@@ -1,7 +1,7 @@
 #include <cotangent/ops/loss/element/bce_with_logits_internal.h>
 #include <cotangent/ops/loss/element/element_loss_cuda.cuh>
 
-namespace ct::bce_with_logits_kernels {
+namespace ct::loss::bce {
 namespace {
 
 template <class T>
@@ -39,7 +39,6 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::bce_with_logits_kernels
+}  // namespace ct::loss::bce
 
-CT_KERNELS(cuda, bce_with_logits,
-           {"bce_with_logits", bce_with_logits_kernels::forward_cuda, bce_with_logits_kernels::backward_cuda})
+CT_KERNELS(cuda, bce_with_logits, {"bce_with_logits", loss::bce::forward_cuda, loss::bce::backward_cuda})

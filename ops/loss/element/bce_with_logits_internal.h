@@ -20,7 +20,7 @@ struct CyclicWeight {
   CyclicWeight(const Tensor& weight, const Shape& input);
 };
 
-namespace bce_with_logits_kernels {
+namespace loss::bce {
 
 /// softplus(x) and softplus(-x), with e = e^-|x|.
 template <class X>
@@ -51,10 +51,10 @@ CT_FORMULA auto gradients_of(X g, X x, X t, X weight, X pos_weight) {
   const X dx = weight * (no - pos_weight * t * r);
   const Softplus<X> of = softplus_of(x, e);
   const X dt = weight * (pos_weight * of.negative - of.positive);
-  return elementwise::results(g * dx, g * dt);
+  return map::results(g * dx, g * dt);
 }
 
-struct Traits : elementwise::Formula {
+struct Traits : map::Formula {
   static constexpr unsigned kOptional = 0b1100;  // the weights
   static constexpr std::int64_t kGrain = 4096;
 };
@@ -67,5 +67,5 @@ struct GradientTraits : Traits {
 CT_MAP_FORMULA(BceGradients, GradientTraits, 5, 2, (X g, X x, X t, X weight, X pos_weight, X p, X),
                return gradients_of(g * p, x, t, weight, pos_weight))
 
-}  // namespace bce_with_logits_kernels
+}  // namespace loss::bce
 }  // namespace ct

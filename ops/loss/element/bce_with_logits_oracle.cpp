@@ -4,7 +4,7 @@
 
 // The plain kernels, oracles alone (the fast ones run in f64 as well): every element of a call by bce_with_logits_plain.h.
 
-namespace ct::bce_with_logits_kernels {
+namespace ct::loss::bce {
 namespace {
 
 using namespace plain;
@@ -37,8 +37,6 @@ void backward_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::bce_with_logits_kernels
+}  // namespace ct::loss::bce
 
-CT_KERNELS(oracle, bce_with_logits,
-           {"bce_with_logits", bce_with_logits_kernels::forward_plain,
-            bce_with_logits_kernels::backward_plain})
+CT_KERNELS(oracle, bce_with_logits, {"bce_with_logits", loss::bce::forward_plain, loss::bce::backward_plain})

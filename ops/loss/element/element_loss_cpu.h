@@ -40,7 +40,7 @@ double sum_of(const T* x, const T* t, std::int64_t n, std::int64_t grain, const 
 /// The forward kernel of a loss by formula F. loss_of(TypeTag<T>) gives its losses as they are summed.
 template <class F, class LossOf>
 void forward_cpu(const Forward& f, Reduction reduction, const LossOf& loss_of) {
-  if (reduction == Reduction::none) return elementwise::forward_cpu<F, true, false>(f);
+  if (reduction == Reduction::none) return map::forward_cpu<F, true, false>(f);
   const Tensor &x = f.in(0), &t = f.in(1);
   visit_floating(f.op.name, x.dtype(), [&]<class T>(TypeTag<T> type) {
     const double sum = sum_of(x.data<T>(), t.data<T>(), x.numel(), F::kGrain, loss_of(type));
@@ -80,8 +80,8 @@ void backward_cpu(const Backward& b, Reduction reduction) {
         p = static_cast<float>(share);
     });
   }
-  elementwise::joint_gradients<F>(b, g, shape, [&](auto outputs, auto inputs) {
-    elementwise::run_cpu(elementwise::tiles_of<F>, outputs, inputs, {p, 0});
+  map::joint_gradients<F>(b, g, shape, [&](auto outputs, auto inputs) {
+    map::run_cpu(map::tiles_of<F>, outputs, inputs, {p, 0});
   });
 }
 

@@ -13,7 +13,7 @@ template <class T, class Loss>
 __global__ void __launch_bounds__(kReduceThreads)
     sum_kernel(const T* x, const T* t, long long n, long long vectors, Loss loss, Sums<T> sums) {
   using C = compute_t<T>;
-  using X = elementwise::Lane<C>;
+  using X = map::Lane<C>;
   using Vec = gpu::Vector<T>;
   C sum = 0;
   const auto add = [&](long long i, T a, T b) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kReduceThreads)
 /// The forward kernel of a loss by formula F. loss_of(TypeTag<T>) gives its losses as they are summed.
 template <class F, class LossOf>
 void forward_cuda(const Forward& f, Reduction reduction, const LossOf& loss_of) {
-  if (reduction == Reduction::none) return elementwise::forward_cuda<F, true, false>(f);
+  if (reduction == Reduction::none) return map::forward_cuda<F, true, false>(f);
   visit_floating(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T> type) {
     const T *x = f.in(0).data<T>(), *t = f.in(1).data<T>();
     const long long n = f.in(0).numel();
@@ -65,8 +65,8 @@ template <class F>
 void backward_cuda(const Backward& b, Reduction reduction) {
   const Shape& shape = b.in_meta(0).shape;
   const double p = reduction == Reduction::mean ? 1 / static_cast<double>(numel(shape)) : 1;
-  elementwise::joint_gradients<F>(b, b.grad(), shape, [&](auto outputs, auto inputs) {
-    elementwise::run_cuda(b.op.name, elementwise::value_kernels<F, true, false>(), outputs, inputs, {p, 0});
+  map::joint_gradients<F>(b, b.grad(), shape, [&](auto outputs, auto inputs) {
+    map::run_cuda(b.op.name, map::value_kernels<F, true, false>(), outputs, inputs, {p, 0});
   });
 }
 

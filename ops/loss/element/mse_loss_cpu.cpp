@@ -1,7 +1,7 @@
 #include <cotangent/ops/loss/element/element_loss_cpu.h>
 #include <cotangent/ops/loss/element/mse_loss_internal.h>
 
-namespace ct::mse_loss_kernels {
+namespace ct::loss::mse {
 namespace {
 
 void forward_cpu(const Forward& f) { loss::forward_cpu<SquaredError>(f, f.attrs<MseLossAttrs>().reduction); }
@@ -10,6 +10,6 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::mse_loss_kernels
+}  // namespace ct::loss::mse
 
-CT_KERNELS(cpu, mse_loss, {"mse_loss", mse_loss_kernels::forward_cpu, mse_loss_kernels::backward_cpu})
+CT_KERNELS(cpu, mse_loss, {"mse_loss", loss::mse::forward_cpu, loss::mse::backward_cpu})

@@ -1,7 +1,7 @@
 #include <cotangent/ops/loss/element/mse_loss_internal.h>
 #include <cotangent/ops/loss/element/element_loss_cuda.cuh>
 
-namespace ct::mse_loss_kernels {
+namespace ct::loss::mse {
 namespace {
 
 void forward_cuda(const Forward& f) {
@@ -12,6 +12,6 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::mse_loss_kernels
+}  // namespace ct::loss::mse
 
-CT_KERNELS(cuda, mse_loss, {"mse_loss", mse_loss_kernels::forward_cuda, mse_loss_kernels::backward_cuda})
+CT_KERNELS(cuda, mse_loss, {"mse_loss", loss::mse::forward_cuda, loss::mse::backward_cuda})

@@ -10,14 +10,14 @@ struct MseLossAttrs {
   Reduction reduction;
 };
 
-namespace mse_loss_kernels {
+namespace loss::mse {
 
-struct Traits : elementwise::Formula {};
+struct Traits : map::Formula {};
 CT_MAP_FORMULA(SquaredError, Traits, 2, 1, (X x, X t, X, X), return (x - t) * (x - t))
 
 template <class X>
 CT_FORMULA auto gradients_of(X dx) {
-  return elementwise::results(dx, -dx);
+  return map::results(dx, -dx);
 }
 /// The cotangent of the loss is g p.
 struct GradientTraits : Traits {
@@ -26,5 +26,5 @@ struct GradientTraits : Traits {
 CT_MAP_FORMULA(SquaredErrorGradients, GradientTraits, 3, 2, (X g, X x, X t, X p, X),
                return gradients_of(g * p * ((x - t) + (x - t))))
 
-}  // namespace mse_loss_kernels
+}  // namespace loss::mse
 }  // namespace ct

@@ -4,7 +4,7 @@
 
 // The plain kernels, oracles alone (the fast ones run in f64 as well): every element of a call by mse_loss_plain.h.
 
-namespace ct::mse_loss_kernels {
+namespace ct::loss::mse {
 namespace {
 
 using namespace plain;
@@ -23,6 +23,6 @@ void backward_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::mse_loss_kernels
+}  // namespace ct::loss::mse
 
-CT_KERNELS(oracle, mse_loss, {"mse_loss", mse_loss_kernels::forward_plain, mse_loss_kernels::backward_plain})
+CT_KERNELS(oracle, mse_loss, {"mse_loss", loss::mse::forward_plain, loss::mse::backward_plain})

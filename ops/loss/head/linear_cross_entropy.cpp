@@ -15,7 +15,7 @@ namespace ct {
 CT_KERNEL_TABLES(linear_cross_entropy)
 namespace {
 
-using namespace linear_cross_entropy_kernels;
+using namespace loss::head;
 constexpr const char* kName = "linear_cross_entropy";
 
 void infer_common(Infer& in) {
@@ -110,7 +110,7 @@ constexpr AttrDef kAttributes[] = {
 
 }  // namespace
 
-void linear_cross_entropy_kernels::check_kept(const Backward& b) {
+void loss::head::check_kept(const Backward& b) {
   const auto& attrs = b.attrs<Attrs>();
   CT_CHECK(
       attrs.reduction != Reduction::none, AutogradError, kName,

@@ -3,14 +3,14 @@
 #include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/loss/head/linear_cross_entropy_chunks_internal.h>
 
-namespace ct::linear_cross_entropy_kernels {
+namespace ct::loss::head {
 namespace {
 
-using product::Missing;
-using product::Stack;
+using gemm::Missing;
+using gemm::Stack;
 
 void multiply(const Stack& a, const Stack& b, const Tensor& c, bool accumulate, const DeviceSteps& device) {
-  product::multiply(a, b, Stack(c, Missing::none), accumulate, device.backend);
+  gemm::multiply(a, b, Stack(c, Missing::none), accumulate, device.backend);
 }
 Stack stack(const Tensor& t) { return Stack(t, Missing::none); }
 
@@ -179,4 +179,4 @@ void recompute(const Backward& b, const DeviceSteps& device) {
   if (!direct) device.scale(weights, b.grad_in(1), b.accumulate(1), dtype, nullptr, nullptr);
 }
 
-}  // namespace ct::linear_cross_entropy_kernels
+}  // namespace ct::loss::head

@@ -6,7 +6,7 @@
 
 // The walk over chunks of rows, the same on every device, and what a device adds to its matrix products.
 
-namespace ct::linear_cross_entropy_kernels {
+namespace ct::loss::head {
 
 /// Some rows of logits on their way to being rows of gradients.
 struct Chunk {
@@ -34,7 +34,7 @@ enum class Step : std::uint8_t {
 };
 
 struct DeviceSteps {
-  const product::Backend& backend;
+  const gemm::Backend& backend;
   std::int64_t chunk_bytes;  // of logits, about
   /// Throws for a label out of range, or has `rows` report it and count it as ignored.
   void (*check)(const loss::Labels& labels, std::int64_t rows, std::int64_t classes,
@@ -53,4 +53,4 @@ void forward(const Forward& f, const DeviceSteps& device);
 void scale(const Backward& b, const DeviceSteps& device);
 void recompute(const Backward& b, const DeviceSteps& device);
 
-}  // namespace ct::linear_cross_entropy_kernels
+}  // namespace ct::loss::head

@@ -12,7 +12,7 @@
 // A row of logits is worked on where it lies in the cache: its maximum, the exponentials and their sum, and,
 // over them, the gradient. The space behind a row holds -inf, so that there are only whole vectors.
 
-namespace ct::linear_cross_entropy_kernels {
+namespace ct::loss::head {
 namespace {
 
 template <class T>
@@ -142,17 +142,15 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType, const v
 }
 
 // 16 MiB of logits: enough rows for a product, and not much memory.
-const DeviceSteps kDevice{product::cpu_backend, std::int64_t{1} << 24, check, run_rows, reduce, scale};
+const DeviceSteps kDevice{gemm::cpu_backend, std::int64_t{1} << 24, check, run_rows, reduce, scale};
 
 void forward_cpu(const Forward& f) { forward(f, kDevice); }
 void scale_cpu(const Backward& b) { scale(b, kDevice); }
 void recompute_cpu(const Backward& b) { recompute(b, kDevice); }
 
 }  // namespace
-}  // namespace ct::linear_cross_entropy_kernels
+}  // namespace ct::loss::head
 
 CT_KERNELS(cpu, linear_cross_entropy,
-           {"linear_cross_entropy", linear_cross_entropy_kernels::forward_cpu,
-            linear_cross_entropy_kernels::scale_cpu},
-           {"linear_cross_entropy_recompute", linear_cross_entropy_kernels::forward_cpu,
-            linear_cross_entropy_kernels::recompute_cpu})
+           {"linear_cross_entropy", loss::head::forward_cpu, loss::head::scale_cpu},
+           {"linear_cross_entropy_recompute", loss::head::forward_cpu, loss::head::recompute_cpu})

@@ -11,7 +11,7 @@
 // gradient over the logits. Between them the row stays in shared memory, if two rows fit into a
 // multiprocessor's, so that one is read while the other is written; else, and in f64, in L2.
 
-namespace ct::linear_cross_entropy_kernels {
+namespace ct::loss::head {
 namespace {
 
 constexpr const char* kName = "linear_cross_entropy";
@@ -265,17 +265,15 @@ void check(const loss::Labels&, std::int64_t, std::int64_t, std::int64_t) {}
 
 // 512 MiB of logits: the weight's gradient, which is read and written once per chunk, is then small beside
 // the products.
-const DeviceSteps kDevice{product::cuda_backend, std::int64_t{1} << 29, check, run_rows, reduce, scale};
+const DeviceSteps kDevice{gemm::cuda_backend, std::int64_t{1} << 29, check, run_rows, reduce, scale};
 
 void forward_cuda(const Forward& f) { forward(f, kDevice); }
 void scale_cuda(const Backward& b) { scale(b, kDevice); }
 void recompute_cuda(const Backward& b) { recompute(b, kDevice); }
 
 }  // namespace
-}  // namespace ct::linear_cross_entropy_kernels
+}  // namespace ct::loss::head
 
 CT_KERNELS(cuda, linear_cross_entropy,
-           {"linear_cross_entropy", linear_cross_entropy_kernels::forward_cuda,
-            linear_cross_entropy_kernels::scale_cuda},
-           {"linear_cross_entropy_recompute", linear_cross_entropy_kernels::forward_cuda,
-            linear_cross_entropy_kernels::recompute_cuda})
+           {"linear_cross_entropy", loss::head::forward_cuda, loss::head::scale_cuda},
+           {"linear_cross_entropy_recompute", loss::head::forward_cuda, loss::head::recompute_cuda})

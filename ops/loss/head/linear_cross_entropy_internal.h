@@ -5,7 +5,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/loss/reduction.h>
 
-namespace ct::linear_cross_entropy_kernels {
+namespace ct::loss::head {
 
 /// Gradients that forward computes.
 enum Eager : std::uint8_t { kNone = 0, kX = 1, kWeight = 2, kBoth = 3 };
@@ -27,4 +27,4 @@ constexpr std::int64_t stats_size(std::int64_t rows) { return 3 * rows + 1; }
 /// Throws AutogradError where a gradient is wanted that forward, told so by its attributes, did not compute.
 void check_kept(const Backward& b);
 
-}  // namespace ct::linear_cross_entropy_kernels
+}  // namespace ct::loss::head

@@ -6,7 +6,7 @@
 
 // The plain kernels: a call by linear_cross_entropy_plain.h. Rows of the ignored label have neither loss nor gradient.
 
-namespace ct::linear_cross_entropy_kernels {
+namespace ct::loss::head {
 namespace {
 
 using namespace plain;
@@ -105,10 +105,8 @@ void recompute_plain(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::linear_cross_entropy_kernels
+}  // namespace ct::loss::head
 
 CT_KERNELS(plain, linear_cross_entropy,
-           {"linear_cross_entropy", linear_cross_entropy_kernels::forward_plain,
-            linear_cross_entropy_kernels::scale_plain},
-           {"linear_cross_entropy_recompute", linear_cross_entropy_kernels::forward_plain,
-            linear_cross_entropy_kernels::recompute_plain})
+           {"linear_cross_entropy", loss::head::forward_plain, loss::head::scale_plain},
+           {"linear_cross_entropy_recompute", loss::head::forward_plain, loss::head::recompute_plain})

@@ -206,7 +206,7 @@ TEST_CASE("linear_cross_entropy on the GPU: the gradient does not depend on wher
 
 TEST_CASE("linear_cross_entropy refuses a gradient that its attributes have left out",
           "[linear_cross_entropy]") {
-  using namespace linear_cross_entropy_kernels;
+  using namespace loss::head;
   const Tensor t = tensor({std::int64_t{1}, std::int64_t{0}, std::int64_t{2}});
   for (const DType dtype : {f64, f32, bf16})
     for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum})
