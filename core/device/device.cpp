@@ -1,6 +1,9 @@
 #include <cotangent/core/device/device.h>
 
+#include <pthread.h>
+
 #include <array>
+#include <atomic>
 #include <bit>
 #include <charconv>
 #include <cstdint>
@@ -38,30 +41,42 @@ std::ostream& operator<<(std::ostream& out, Device device) { return out << to_st
 
 namespace {
 
+// True in the child of a fork() of a process that had opened the driver, which works in the process that opened it alone.
+std::atomic<bool> forked{false};
+
 struct Devices {
   int count = runtime::device_count();
-  std::uint32_t usable = 0;  // a bit for each GPU that there is code for
+  std::atomic<std::uint32_t> usable{0};  // a bit for each GPU that there is code for
 
   Devices() noexcept {
+    std::uint32_t bits = 0;
     for (int i = 0; i < count; ++i) {
       const auto [major, minor] = runtime::compute_capability(i);
-      if (detail::has_code_for(build_info().cuda_architectures, major, minor)) usable |= 1u << i;
+      if (detail::has_code_for(build_info().cuda_architectures, major, minor)) bits |= 1u << i;
     }
+    usable = bits;
   }
 };
 
-const Devices& devices() {
-  static const Devices found;
+Devices& devices() {
+  static Devices found;
+  [[maybe_unused]] static const int watched = found.count == 0 ? 0 : pthread_atfork(nullptr, nullptr, [] {
+    forked = true;
+    devices().usable = 0;
+  });
   return found;
 }
 
 }  // namespace
 
-int cuda_device_count() { return std::bit_width(devices().usable); }
+int cuda_device_count() { return std::bit_width(devices().usable.load(std::memory_order_relaxed)); }
 
 bool cuda_is_available() { return devices().usable != 0; }
 
-Device best_device() { return cuda_is_available() ? cuda(std::countr_zero(devices().usable)) : cpu; }
+Device best_device() {
+  const std::uint32_t usable = devices().usable;
+  return usable != 0 ? cuda(std::countr_zero(usable)) : cpu;
+}
 
 int current_cuda_device() {
   // With one GPU (or none) there is nothing to ask.
@@ -99,10 +114,14 @@ const DeviceProperties& cuda_properties(int index) {
 
 void check_device(const char* op, Device device) {
   if (device.is_cpu()) return;
-  const auto& [count, usable] = devices();
+  const Devices& found = devices();
+  const int count = found.count;
   if (device.index >= 0 && device.index < count) {
-    if (usable >> device.index & 1) [[likely]]
+    if (found.usable.load(std::memory_order_relaxed) >> device.index & 1) [[likely]]
       return;
+    CT_CHECK(!forked, DeviceError, op, "device ", device,
+             " can't be used: this process is the child of a fork() of one that ",
+             "had opened CUDA; use cpu here, or open CUDA after the fork alone, or start the child by exec");
     const auto [major, minor] = runtime::compute_capability(device.index);
     detail::fail<DeviceError>(op, "device ", device, " can't be used: ",
                               detail::missing_code(build_info().cuda_architectures, major, minor));

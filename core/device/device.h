@@ -47,6 +47,7 @@ CT_API std::ostream& operator<<(std::ostream& out, Device device);
 CT_API bool built_with_cuda();
 /// The number of GPUs up to the last usable one: 0 without CUDA, without a driver, or without a GPU that this
 /// build has code for. (One before it that there is no code for has a number too; check_device() refuses it.)
+/// In the child of a fork() 0, too, if the parent had asked: CUDA works in the process that opened it alone.
 CT_API int cuda_device_count();
 /// cuda_device_count() > 0.
 CT_API bool cuda_is_available();

@@ -1,6 +1,10 @@
 #include <cotangent/core/device/stream.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -8,6 +12,7 @@
 #include <cotangent/core/device/index_error.h>
 #include <cotangent/core/memory/allocator.h>
 #include <cotangent/core/memory/memory.h>
+#include <cotangent/cotangent.h>
 
 #include "tests/catch.h"
 
@@ -168,6 +173,26 @@ TEST_CASE("memory: a copy to the cpu waits, counts and can be refused", "[cuda]"
     CHECK_NOTHROW(synchronize(gpu));  // asked for, so allowed
   }
   current_allocator(gpu).deallocate(p, 64, s);
+}
+
+TEST_CASE("device: the child of a fork has the cpu alone, and says why", "[cuda]") {
+  const Tensor there = ones({2, 3}, f32, cuda(0));
+  const pid_t child = fork();
+  if (child == 0) {
+    int bad = cuda_is_available() + 2 * (best_device() != cpu) + 4 * (sum(ones({5})).item<float>() != 5);
+    for (int i = 0; i < 2; ++i) try {
+        ones({2, 3}).to(cuda(0));
+        bad |= 8;
+      } catch (const DeviceError& e) {
+        bad |= std::string_view(e.what()).find("fork()") == std::string_view::npos ? 16 : 0;
+      }
+    _exit(bad);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(sum(there).item<float>() == 6);
 }
 
 TEST_CASE("index errors: what a kernel noted is thrown once, by whatever waits", "[cuda]") {
