@@ -41,7 +41,7 @@ __device__ __forceinline__ float masked(float score, float term) {
 
 /// The largest score of a query in units of log2, rounded as forward and backward both have it: what a multiply-add takes from a
 /// score is then the same number in both, and whatever the rounding adds to the exponents of a row drops out.
-__device__ __forceinline__ float log2_base(float largest) { return largest * kLog2E; }
+__device__ __forceinline__ float log2_base(float largest) { return __fmul_rn(largest, kLog2E); }
 
 /// Calls add(c, e, term) for the 4 Columns scores of a thread, tile c and element e: what the mask adds to
 /// that score. Its query is i0 + i_of(c, e), its key j0 + j_of(c, e). Positions past the
