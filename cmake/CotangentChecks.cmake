@@ -31,8 +31,11 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
     "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.docs "${_checks}/docs.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}"
     "${CMAKE_CXX_COMPILER}")
-  cotangent_script_test(check.book python3 "${PROJECT_SOURCE_DIR}/docs/book/book.py" check --build "${PROJECT_BINARY_DIR}"
-    --compiler "${CMAKE_CXX_COMPILER}")
+  foreach(_part text answers)
+    string(REPLACE "check.book.text" "check.book" _name "check.book.${_part}")
+    cotangent_script_test(${_name} python3 "${PROJECT_SOURCE_DIR}/docs/book/book.py" check --part ${_part}
+      --build "${PROJECT_BINARY_DIR}" --compiler "${CMAKE_CXX_COMPILER}")
+  endforeach()
   cotangent_script_test(check.exercises python3 "${PROJECT_SOURCE_DIR}/docs/book/exercise.py" check
     --work "${PROJECT_BINARY_DIR}/exercises" --compiler "${CMAKE_CXX_COMPILER}")
   if(COTANGENT_PYTHON)  # whose environment ./ct fills

@@ -5,6 +5,7 @@
   book.py exercise N    whether your answer to a chapter's exercise is right (docs/book/exercises)
   book.py build [N]     mini.h (docs/book/mini): judges chapter N's piece of yours; without N puts all together and trains with it
   book.py check         everything below; --write brings excerpts, outputs and figures up to date instead
+      --part text | answers: chapters, solutions and words alone, or wrong answers, mini.h and whether code for a GPU compiles
       --build DIR --compiler C++: where the library was built, and by what
 
 What stands in a chapter's text before a block:
@@ -17,9 +18,10 @@ What stands in a chapter's text before a block:
 A program for a GPU is compiled where there is nvcc, and runs where there is a GPU too; its sections and figures come
 into the text by "check --record-gpu" alone, and the first, "machine", says where and when that was.
 There is no other C++ or Python in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
-and an exercise, whose judge refuses the stub, takes the solution, and refuses it after each of its "wrong: THIS ==> THAT" lines. A word in bold is being defined: it occurs
-nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those
-that say here what they say everywhere (EVERYDAY). The usual word for ours stands in brackets, in italics, and in docs/glossary.md.
+and an exercise, whose judge refuses the stub, takes the solution, and refuses it after each of its "wrong: THIS ==> THAT" lines. A
+word in bold is being defined: it occurs nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in
+bold where it first occurs, but for those that say here what they say everywhere (EVERYDAY). The usual word for ours stands in
+brackets, in italics, and in docs/glossary.md.
 Numbers are compared to three digits. docs/book/appendix.md is written of all that (appendix.py).
 """
 import argparse
@@ -85,18 +87,25 @@ def short(chapter):
 
 
 def all_programs(builder, book):
-    """Every chapter's program and every exercise, with the stub, with the solution, and with wrong ones."""
+    """Every chapter's program and every exercise, with the stub and with the solution."""
     parts = {}
     for c in book:
         parts[f"chapter_{c.number}"] = [c.source]
         for folder in ("exercises", "solutions"):
             parts[f"{folder}_{c.number}"] = [os.path.join(BOOK, folder, c.answer), c.exercise]
+    return builder.program(builder.all_in_one(parts, "all.cpp"), "-Werror")
+
+
+def wrong_programs(builder, book):
+    """Every exercise with its wrong answers."""
+    parts = {}
+    for c in book:
         for n, text in enumerate(c.wrong_answers()):
             folder = os.path.join(builder.work, "wrong", str(n))
             os.makedirs(folder, exist_ok=True)
             write(os.path.join(folder, c.answer), text)
             parts[f"wrong{n}_{c.number}"] = [os.path.join(folder, c.answer), c.exercise]
-    return builder.program(builder.all_in_one(parts, "all.cpp"), "-Werror")
+    return builder.program(builder.all_in_one(parts, "answers.cpp"), "-Werror")
 
 
 # --- excerpts -----------------------------------------------------------------------------------------------
@@ -278,11 +287,18 @@ def check_chapter(chapter, builder, program, gpu_program, options):
 
 
 def check_exercise(chapter, builder, program):
+    judge_parts(chapter, builder, program, [("exercises", 1, "takes the stub for an answer, or fails otherwise"),
+                                            ("solutions", 0, "refuses the solution")])
+
+
+def check_wrong_answers(chapter, builder, program):
     wrong = chapter.wrong_answers()
     if len(wrong) < 2:
         raise Wrong(f"its judge has {len(wrong)} \"wrong: THIS ==> THAT\" lines; two are wanted")
-    wanted = [("exercises", 1, "takes the stub for an answer, or fails otherwise"), ("solutions", 0, "refuses the solution")]
-    wanted += [(f"wrong{n}", 1, f"takes wrong answer {n + 1}, or fails otherwise") for n in range(len(wrong))]
+    judge_parts(chapter, builder, program, [(f"wrong{n}", 1, f"takes wrong answer {n + 1}, or fails otherwise") for n in range(len(wrong))])
+
+
+def judge_parts(chapter, builder, program, wanted):
     for part, status, says in wanted:
         done = builder.run(program, f"{part}_{chapter.number}", capture_output=True)
         if done.returncode != status:
@@ -334,7 +350,28 @@ def check(builder, options):
     book = chapters()
     if options.chapter is not None:
         book = [one_chapter(options.chapter)]
-    else:
+    if options.part != "answers":
+        check_text(builder, options, book)
+    if options.part != "text":
+        check_answers(builder, options, book)
+
+
+def of_all(book, parts, *rest):
+    """Raises what the parts say of all chapters."""
+    wrong = []
+    for chapter in book:
+        for part, *more in parts:
+            try:
+                part(chapter, *rest, *more)
+            except (Wrong, subprocess.TimeoutExpired) as error:
+                wrong.append(f"{chapter.name}.md: {error}")
+    if wrong:
+        raise Wrong("\n".join(wrong))
+
+
+def check_text(builder, options, book):
+    """The chapters' programs and texts, the exercises with stub and solution, the words."""
+    if options.chapter is None:
         known = {path for c in book for path in (c.source, c.gpu_source, c.exercise)}
         if stray := [p for end in ("cpp", "cu") for p in glob.glob(os.path.join(BOOK, "[!m]*", "*." + end)) if p not in known]:
             raise Wrong(f"programs of no chapter: {stray}")
@@ -342,36 +379,34 @@ def check(builder, options):
         shutil.rmtree(os.path.join(builder.work, folder), ignore_errors=True)
         os.makedirs(os.path.join(builder.work, folder))
     program = all_programs(builder, book)
-    on_gpu = {f"gpu_{c.number}": [c.gpu_source] for c in book if c.has_gpu_program()}
     if options.record_gpu and not builder.gpu:
         raise Wrong(f"--record-gpu: {builder.why_no_gpu()}")
-    gpu_program = None
-    if on_gpu and builder.nvcc:
-        gpu_program = builder.gpu_program(builder.all_in_one(on_gpu, "all.cu"))
-    wrong = []
-    for chapter in book:
-        for part, *rest in ((check_chapter, gpu_program, options), (check_exercise,)):
-            try:
-                part(chapter, builder, program, *rest)
-            except (Wrong, subprocess.TimeoutExpired) as error:
-                wrong.append(f"{chapter.name}.md: {error}")
-    terms = judges = answers = 0
-    try:
-        if options.chapter is None:
-            appendix.check(chapters(), options)
-        terms = check_terms(chapters())
-        if options.chapter is None:
-            judges, answers = mini.check(builder)
-    except Wrong as error:
-        wrong.append(str(error))
-    if wrong:
-        raise Wrong("\n".join(wrong))
-    print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and "
-          f"{sum(len(c.wrong_answers()) for c in book)} wrong answers and take the solution, {terms} words are defined where they first stand")
-    if judges:
+    gpu_program = all_gpu_programs(builder, book) if builder.gpu and builder.nvcc else None
+    of_all(book, ((check_chapter, gpu_program, options), (check_exercise,)), builder, program)
+    if options.chapter is None:
+        appendix.check(chapters(), options)
+    terms = check_terms(chapters())
+    print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and take the "
+          f"solution, {terms} words are defined where they first stand")
+    if on_gpu := sum(c.has_gpu_program() for c in book):
+        print(f"{on_gpu} GPU programs", "ran" if gpu_program else f"not run: {builder.why_no_gpu()}")
+
+
+def all_gpu_programs(builder, book):
+    on_gpu = {f"gpu_{c.number}": [c.gpu_source] for c in book if c.has_gpu_program()}
+    return builder.gpu_program(builder.all_in_one(on_gpu, "all.cu")) if on_gpu else None
+
+
+def check_answers(builder, options, book):
+    """The judges with wrong answers, mini.h, and whether the programs for a GPU compile."""
+    of_all(book, ((check_wrong_answers,),), builder, wrong_programs(builder, book))
+    print(f"{len(book)} exercises refuse {sum(len(c.wrong_answers()) for c in book)} wrong answers")
+    if builder.nvcc and not builder.gpu:
+        all_gpu_programs(builder, book)
+        print("programs for a GPU compile")
+    if options.chapter is None:
+        judges, answers = mini.check(builder)
         print(f"mini.h: {judges} judges take the solution and refuse gaps and {answers} wrong answers")
-    if on_gpu:
-        print(f"{len(on_gpu)} GPU programs", "ran" if gpu_program else f"not run: {builder.why_no_gpu()}")
 
 
 def judge(chapter, builder):
@@ -396,6 +431,8 @@ def main():
     parser.add_argument("--hint", type=int, default=0, help="build N: that many hints")
     parser.add_argument("--steps", type=int, default=0, help="build: of training; an epoch without it")
     parser.add_argument("--data", default="", help="build: a folder of MNIST's files, or Fashion-MNIST's")
+    parser.add_argument("--part", choices=["text", "answers"],
+                        help="check: chapters, solutions and words alone, or wrong answers and mini.h alone")
     parser.add_argument("--write", action="store_true", help="bring the text up to date")
     parser.add_argument("--record", action="store_true",
                         help="what this machine measures takes the place of what is recorded")
