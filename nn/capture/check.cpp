@@ -1,3 +1,5 @@
+#include <unordered_set>
+
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/rng.h>
 #include <cotangent/nn/capture/program_internal.h>
@@ -30,9 +32,13 @@ bool same(const Tensor& a, const Tensor& b) {
 
 StepCheck::StepCheck(const Recorded& recorded, Device device)
     : draw(default_generator().state()), recorded_(recorded), mailbox_(device) {
-  for (const auto& held : recorded.held) memory_.push_back(bytes_of(held->storage));
+  std::unordered_set<const void*> known;  // gradients may lie in one storage
+  const auto keep = [&](const Ref<Storage>& storage) {
+    if (known.insert(storage->data()).second) memory_.push_back(bytes_of(storage));
+  };
+  for (const auto& held : recorded.held) keep(held->storage);
   for (const Leaf& leaf : recorded.leaves)
-    if (leaf.read) memory_.push_back(bytes_of(leaf.tensor.grad().impl()->storage));
+    if (leaf.read) keep(leaf.tensor.grad().impl()->storage);
   for (const Tensor& bytes : memory_) before_.push_back(bytes.clone());
 }
 

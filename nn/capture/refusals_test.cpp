@@ -284,3 +284,23 @@ TEST_CASE("other threads work beside a captured step", "[capture]") {
   second.join();
   CHECK(refused);
 }
+
+TEST_CASE("check mode: gradients that lie in one storage", "[capture]") {
+  Tensor flat = zeros({6}), a = ones({2}), b = ones({4});
+  a.set_requires_grad(), b.set_requires_grad();
+  a.set_grad(flat.narrow(0, 0, 2)), b.set_grad(flat.narrow(0, 2, 4));
+  auto step = capture(
+      [&](const Tensor& x) {
+        {
+          const NoGrad off;
+          flat.zero_();
+        }
+        const Tensor loss = (a * x).sum() + (b * b).sum() * x.sum();
+        loss.backward();
+        return loss;
+      },
+      {.check_every = 1});
+  for (int i = 0; i < 6; ++i) CHECK_NOTHROW(step(full({2}, i)));
+  CHECK(step.replays() == 3);
+  CHECK(flat.to_vector<float>() == std::vector<float>{5, 5, 20, 20, 20, 20});
+}
