@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -51,7 +52,8 @@ class Entry:
 
 def headers(root, files, work):
     """{path: entries in the order of their lines} of the public headers."""
-    os.makedirs(work, exist_ok=True)
+    shutil.rmtree(work, ignore_errors=True)  # pages of headers that have changed
+    os.makedirs(work)
     subprocess.run(["doxygen", "-"], input=DOXYGEN.format(" ".join(files), work), text=True, cwd=root, check=True, capture_output=True)
     found, seen = collections.defaultdict(list), set()
     for path in sorted(glob.glob(os.path.join(work, "*.xml"))):

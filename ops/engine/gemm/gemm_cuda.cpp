@@ -61,8 +61,8 @@ struct KeyHash {
   }
 };
 
-// Parameters of a launch. The structs are plain data that cuBLASLt fills in place, so a Plan can be copied.
-struct Plan {
+// Parameters of a launch. The structs are plain data that cuBLASLt fills in place, so a CublasPlan can be copied.
+struct CublasPlan {
   bool found = false;
   cublasLtMatmulDescOpaque_t operation = {};
   cublasLtMatrixLayoutOpaque_t a = {}, b = {}, c = {};
@@ -136,9 +136,9 @@ void make_layout(cublasLtMatrixLayout_t layout, cudaDataType_t type, std::int64_
 // run each of the candidates on the call's operands and return the fastest.
 int choose(const Call&, const cublasLtMatmulHeuristicResult_t*, int) { return 0; }
 
-Plan make_plan(const Call& call) {
+CublasPlan make_plan(const Call& call) {
   const Product& p = call.p;
-  Plan plan;
+  CublasPlan plan;
   const cudaDataType_t type = cuda_type("matmul", p.dtype);
   const cudaDataType_t scale = p.dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
   CT_CUBLAS_OP("matmul", blas().cublasLtMatmulDescInit_internal(&plan.operation, sizeof plan.operation,
@@ -190,7 +190,7 @@ Plan make_plan(const Call& call) {
 // time and the epilogue's pointer be set without disturbing other threads.
 struct Plans {
   std::shared_mutex mutex;
-  std::unordered_map<Key, Plan, KeyHash> map;
+  std::unordered_map<Key, CublasPlan, KeyHash> map;
 };
 Plans& plans() {
   static Plans& table = *new Plans;  // never destroyed: products may run while the process ends
@@ -199,7 +199,7 @@ Plans& plans() {
 // Sizes that change from step to step (lengths of sequences) must not fill the memory.
 constexpr std::size_t kMaxPlans = 4096;
 
-void find_plan(const Call& call, Plan& plan) {
+void find_plan(const Call& call, CublasPlan& plan) {
   const Key key = key_of(call);
   Plans& table = plans();
   {
@@ -237,7 +237,7 @@ bool gemm(const char* op, const Product& p, Epilogue epilogue, void* vector) {
   // Epilogues load their vector in words of 16 bytes.
   if (!plain && (!usable || p.batch != 1 || alignment(vector) < 16)) return false;
 
-  Plan plan;
+  CublasPlan plan;
   if (usable) find_plan(call, plan);
   if (!plan.found) return plain && (gemm_tiled(op, p), true);
 
