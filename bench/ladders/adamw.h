@@ -85,4 +85,15 @@ inline Ladder described(DeviceType device) {
           .library_name = "ct::optim::AdamW"};
 }
 
+/// Tensor t of a call, and where its results go.
+struct Pointers {
+  const float *p, *g, *m, *v;
+  float *to_p, *to_m, *to_v;
+};
+inline Pointers of(const Call& c, std::int64_t t) {
+  const auto in = [&](int which) { return static_cast<const float*>(c.in[place(c, which, t)].raw_data()); };
+  const auto out = [&](int which) { return static_cast<float*>(c.out[place(c, which, t)].raw_data()); };
+  return {in(0), in(1), in(2), in(3), out(0), out(1), out(2)};
+}
+
 }  // namespace ct::ladder::adamw

@@ -8,16 +8,6 @@
 namespace ct::ladder::adamw {
 namespace {
 
-struct Pointers {
-  const float *p, *g, *m, *v;
-  float *to_p, *to_m, *to_v;
-};
-Pointers of(const Call& c, std::int64_t t) {
-  const auto in = [&](int which) { return static_cast<const float*>(c.in[place(c, which, t)].raw_data()); };
-  const auto out = [&](int which) { return static_cast<float*>(c.out[place(c, which, t)].raw_data()); };
-  return {in(0), in(1), in(2), in(3), out(0), out(1), out(2)};
-}
-
 // Passes: line by line, as one writes it with tensors. Each line is a pass over memory, whose result the next one fetches
 // again: 84 bytes for the 28 of the formula.
 void passes(const Call& c) {
