@@ -19,11 +19,14 @@ class Ranks {
   /// `device` is what --device names: auto and cuda are the GPU of this rank among those of its host. Throws as usable_device()
   /// and dist::init().
   Ranks(const std::string& program, const std::string& device)
-      : group_(start(usable_device(program, device), device)) {
+      : each_(usable_device(program, device).is_cuda() && (device == "auto" || device == "cuda")),
+        group_(ct::dist::init({.device = each_ ? std::nullopt : std::optional(ct::parse_device(device))})) {
     if (!first()) (void)!std::freopen("/dev/null", "w", stdout);
   }
   const ct::dist::Group& group() const { return group_; }
   ct::Device device() const { return group_.device(); }
+  /// What a run's record holds, for it may be resumed on more ranks: "cuda" where each rank has its own GPU, never rank 0's index.
+  std::string device_name() const { return each_ ? "cuda" : ct::to_string(device()); }
   int size() const { return group_.size(); }
   bool first() const { return group_.rank() == 0; }
   /// For a program's first lines: nothing of one rank.
@@ -63,11 +66,7 @@ class Ranks {
   }
 
  private:
-  static ct::dist::Group start(ct::Device device, const std::string& named) {
-    const bool each = device.is_cuda() && (named == "auto" || named == "cuda");
-    return ct::dist::init({.device = each ? std::nullopt : std::optional(device)});
-  }
-
+  const bool each_;
   ct::dist::Group group_;
   std::optional<ct::nn::DataParallel> parallel_;
 };

@@ -71,7 +71,7 @@ class Training : private Watch {
     gradients_.emplace(*model_);
     if (o_.ema > 0) averages_.ema.emplace(*model_, ct::optim::EmaOptions{.decay = o_.ema, .warmup = true});
     if (!ranks_.first()) o_.profile = {};
-    o_.device = ct::to_string(device_);  // what is used, rather than what was asked for
+    o_.device = ranks_.device_name();  // what is used, rather than what was asked for
     record_ = {.program = "gpt", .call = o_.call, .settings = settings(o_), .data_hash = data_};
     record_.facts = {{"data", flags::json(corpus_.place)}};
     if (!o_.resume.empty()) resume();

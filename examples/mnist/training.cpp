@@ -44,7 +44,7 @@ class Training : private Watch {
     CT_CHECK(ranks_.size() == 1 || !o_.overfit_batch, ct::ValueError, "mnist", "--overfit-batch with ",
              ranks_.size(), " ranks; one is enough to learn one batch: start the program by itself");
     // The values used, in place of those asked for.
-    o_.device = ct::to_string(device_);
+    o_.device = ranks_.device_name();
     o_.data = images_.folder;
     o_.drawn = o_.data.empty();
     model_.to(device_);
@@ -59,8 +59,8 @@ class Training : private Watch {
     if (!images_.note.empty()) std::printf("note     %s\n", images_.note.c_str());
     if (!o_.gemm.empty()) std::printf("products %s\n", o_.gemm.c_str());
     std::printf("model    %lld parameters on %s (%d threads)%s, %s\nrun      %s\n\n",
-                static_cast<long long>(model_.num_parameters()), o_.device.c_str(), ct::num_threads(),
-                ranks_.text().c_str(), o_.optimizer.c_str(), folder_.path().c_str());
+                static_cast<long long>(model_.num_parameters()), ct::to_string(device_).c_str(),
+                ct::num_threads(), ranks_.text().c_str(), o_.optimizer.c_str(), folder_.path().c_str());
     std::fflush(stdout);
   }
 

@@ -97,7 +97,9 @@ class NcclRank final : public Nccl {
     std::memcpy(bytes.raw_data(), &id, sizeof id);
     group.run(Kind::broadcast, bytes, bytes, ReduceOp::sum, 0, false);
     std::memcpy(&id, bytes.raw_data(), sizeof id);
-    check_result(nccl().ncclCommInitRank(&comm_, group.size, id, group.rank), "ncclCommInitRank");
+    check_result(nccl().ncclCommInitRank(&comm_, group.size, id, group.rank),
+                 "ncclCommInitRank of rank " + std::to_string(group.rank) + " on " + to_string(device_) +
+                     ", a GPU that no other rank may have,");
     watch_ = std::thread([this] { watch(); });
   }
 
