@@ -1,10 +1,8 @@
 #include <cuda_bf16.h>
 
-#include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/normalization/layer_norm.h>
 
-#include "bench/ladders/ladder.h"
+#include "bench/ladders/rows.cuh"
 
 // y = (x - mean) / sqrt(variance + eps) * w + b for each row of bf16, sums in f32. As softmax, a row is wanted more than
 // once (mean, variance, result); unlike it there is a shortcut that reads it once, and is wrong.
@@ -13,22 +11,6 @@ namespace ct::ladder::layer_norm {
 namespace {
 
 constexpr float kEps = 1e-5f;
-
-__device__ float warp_sum(float v) {
-  for (int s = 16; s > 0; s /= 2) v += __shfl_xor_sync(~0u, v, s);
-  return v;
-}
-// Over a block of 256, in all threads.
-__device__ float block_sum(float v) {
-  __shared__ float warps[8];
-  v = warp_sum(v);
-  __syncthreads();  // what the call before left has been read
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
-  __syncthreads();
-  v = 0;
-  for (int i = 0; i < 8; ++i) v += warps[i];
-  return v;
-}
 
 // Thread per row: three loops over a row that no neighbour shares. Each of a warp's loads touches 32 lines for 2 bytes
 // of each.
