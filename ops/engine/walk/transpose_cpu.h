@@ -30,9 +30,10 @@ CT_INLINE Lanes<Word> interleave(Lanes<Word> a, Lanes<Word> b, std::integer_sequ
 
 // dst[i * dst_step + j] = src[j * src_step + i]. Number the elements of the square by the bits of (row,
 // lane): interleaving row i with row i + n/2 rotates these bits by one place, so log2(n) rounds exchange row
-// and lane.
+// and lane. Inlined, for a call of a square of 8 words takes 6% more instructions.
 template <class Word>
-inline void transpose_square(Word* dst, std::int64_t dst_step, const Word* src, std::int64_t src_step) {
+[[gnu::always_inline]] inline void transpose_square(Word* dst, std::int64_t dst_step, const Word* src,
+                                                    std::int64_t src_step) {
   constexpr int n = kLanes<Word>;
   constexpr auto lanes = std::make_integer_sequence<int, n>{};
   Lanes<Word> a[n], b[n];
