@@ -71,7 +71,7 @@ class Builder:
     def run_compiler(self, command, what):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise Wrong(f"{what} does not compile:\n{done.stderr[-4000:]}")
+            raise Wrong(f"{what} does not compile:\n{done.stderr[:4000]}")
         sys.stderr.write(done.stderr)  # warnings
 
     def program(self, source, *flags):
