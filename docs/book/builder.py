@@ -71,7 +71,7 @@ class Builder:
     def run_compiler(self, command, what):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise Wrong(f"{what} does not compile:\n{done.stderr[-4000:]}")
+            raise Wrong(f"{what} does not compile:\n{done.stderr[:4000]}")
         sys.stderr.write(done.stderr)  # warnings
 
     def program(self, source, *flags):
@@ -120,5 +120,19 @@ class Builder:
 
     def run(self, program, *arguments, figures="figures", timeout=600, **options):
         environment = {**os.environ, "BOOK_FIGURES": os.path.join(self.work, figures),
-                       "COTANGENT_CACHE": os.path.join(self.work, "cache")}
+                       "COTANGENT_CACHE": os.path.join(self.work, "cache"), "ASAN_OPTIONS": "handle_abort=1"}
         return subprocess.run([program, *arguments], env=environment, text=True, timeout=timeout, **options)
+
+    def run_judge(self, program, answer):
+        """The exit status of an answer's judge, which has a minute. Where a check of an index or of memory ends it, the line of the
+        answer takes the place of the trace."""
+        try:
+            done = self.run(program, timeout=60, stderr=subprocess.PIPE)
+        except subprocess.TimeoutExpired:
+            raise Wrong("the judge has not ended within a minute: look for a loop that does not end") from None
+        said, _, trace = done.stderr.partition("\n    #0 ")
+        if place := re.search(rf"\b{re.escape(os.path.basename(answer))}:\d+", trace):
+            said = re.sub(r"^(=+\n|AddressSanitizer:DEADLYSIGNAL\n|.*: ABRT on .*|/.*(?=Assertion '))", "", said, flags=re.M).rstrip()
+            said += f"\nin {os.path.relpath(os.path.dirname(answer), ROOT)}/{place[0]}\n"
+        sys.stderr.write(said if place else done.stderr)
+        return done.returncode

@@ -15,7 +15,7 @@ void exclusive_or() {
   book::section("exclusive or");
   ct::manual_seed(1);
   const ct::Tensor x = ct::tensor({{0.f, 0.f}, {0.f, 1.f}, {1.f, 0.f}, {1.f, 1.f}});
-  const ct::Tensor y = ct::tensor({{0.f}, {1.f}, {1.f}, {0.f}});
+  const ct::Tensor t = ct::tensor({{0.f}, {1.f}, {1.f}, {0.f}});
 
   // In braces, since C++ makes these from left to right then: the same random values by every compiler.
   nn::Sequential model{nn::Linear(2, 16), nn::Tanh(), nn::Linear(16, 1)};
@@ -23,7 +23,7 @@ void exclusive_or() {
   svg::Curve curve{"loss", "#36a", {}, {}};
   for (int step = 0; step <= 300; ++step) {
     adam.zero_grad();
-    const ct::Tensor loss = ct::mse_loss(model.forward(x), y);
+    const ct::Tensor loss = ct::mse_loss(model.forward(x), t);
     loss.backward();
     adam.step();
     curve.x.push_back(step), curve.y.push_back(loss.item());

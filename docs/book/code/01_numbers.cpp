@@ -86,7 +86,7 @@ void variance() {
   std::vector<float> x;
   for (int i = 0; i < 1000; ++i) x.push_back(1e4f + static_cast<float>(i % 5));
   const double library = ct::var(ct::from_vector(x), {}, 0).item();
-  std::printf("10000, 10001, 10002, 10003, 10004 and so on, 1000 numbers: the variance is 2\n");
+  std::printf("10000 to 10004, again and again, 1000 numbers: the variance is 2\n");
   std::printf("one pass   %8.1f\ntwo passes %8.1f\nct::var    %8.1f\n", naive_variance(x),
               two_pass_variance(x), library);
   book::claim(naive_variance(x) < 0, "one pass gives a variance below 0");
@@ -107,7 +107,8 @@ void softmax() {
   const std::vector<float> naive = naive_softmax(x),
                            library = ct::softmax(ct::from_vector(x), 0).to_vector<float>();
   book::claim(std::isnan(naive[2]), "exp(1000) / exp(1002) in f32 is infinity by infinity, no number");
-  std::printf("exp(1000) in f32: %.0f; exp(1000) / (their sum): not a number\n", std::exp(x[0]));
+  std::printf("x = 1000, 1001, 1002: exp(1000) in f32 is %.0f; exp(1000) / (their sum): not a number\n",
+              std::exp(x[0]));
   std::printf("ct::softmax: %.4f %.4f %.4f\n", library[0], library[1], library[2]);
   book::claim(std::abs(library[2] - 0.6652) < 1e-4, "the library's softmax is right");
 }
@@ -118,7 +119,9 @@ void cross_entropy() {
   const float p = ct::softmax(ct::from_vector(x), 0).to_vector<float>()[0];
   const double loss =
       ct::cross_entropy(ct::from_vector(x).unsqueeze(0), ct::tensor({std::int64_t{0}})).item();
-  std::printf("p = softmax(x)_0 = %g, -log p = %g\nct::cross_entropy: %.1f\n", p, -std::log(p), loss);
+  std::printf(
+      "x = 0, 200, and the first is right: p = softmax(x)_0 = %g, -log p = %g\nct::cross_entropy: %.1f\n", p,
+      -std::log(p), loss);
   book::claim(std::isinf(-std::log(p)) && loss == 200,
               "the logarithm of a rounded 0 is infinite, the loss is 200");
 }

@@ -124,7 +124,7 @@ void sums() {
     std::printf("%-34s %5.1f %5.1f\n", when, g[0], g[1]);
   };
   ct::sum(x * x).backward();
-  print("x used twice in x * x:");
+  print("x = (2, 3), used twice in x * x:");
   ct::sum(3 * x).backward();
   print("after another backward, of 3 x:");
   x.set_grad({});

@@ -50,17 +50,22 @@ void jacobian() {
     for (std::size_t i = 0; i < 3; ++i) dx[i] += g[j] * J[j][i];
   }
   const std::vector<double> short_way = softmax_vjp(y, g);
-  const auto [value, library] =
-      ct::vjp([](const Tensor& t) { return ct::softmax(t, 0); }, ct::from_vector(x), ct::from_vector(g));
+  const auto op = [](const Tensor& t) { return ct::softmax(t, 0); };
+  const auto [value, library] = ct::vjp(op, ct::from_vector(x), ct::from_vector(g));
+  const std::vector<double> column =
+      ct::jvp(op, ct::from_vector(x), ct::from_vector(std::vector<double>{1, 0, 0}))
+          .derivative.to_vector<double>();
   const auto print = [](const char* name, const std::vector<double>& v) {
     std::printf("%-20s %8.4f %8.4f %8.4f\n", name, v[0], v[1], v[2]);
   };
   print("J^T g, by the matrix", dx);
   print("by the formula", short_way);
   print("ct::vjp", library.to_vector<double>());
+  print("ct::jvp, (1, 0, 0)", column);
   for (std::size_t i = 0; i < 3; ++i) {
     book::claim(std::abs(dx[i] - short_way[i]) < 1e-12, "both ways are the same product");
     book::claim(std::abs(dx[i] - library.to_vector<double>()[i]) < 1e-12, "the library's is the same");
+    book::claim(std::abs(column[i] - J[i][0]) < 1e-12, "a jvp along one x is a column");
   }
 }
 

@@ -93,7 +93,8 @@ void broadcast() {
   const Tensor b = ct::tensor({10.0, 20.0, 30.0}).set_requires_grad();
   const Tensor y = a + b, g = ct::tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
   y.backward(g);
-  std::cout << "y  = " << y.detach() << "\nda = " << a.grad() << "\ndb = " << b.grad() << std::endl;
+  std::cout << "y  = " << y.detach() << "\ng  = " << g << "\nda = " << a.grad() << "\ndb = " << b.grad()
+            << std::endl;
   book::claim(b.grad().equal(ct::tensor({5.0, 7.0, 9.0})), "db is the sum of g over the rows");
 }
 

@@ -78,22 +78,23 @@ void valley() {
     adam(r, gradient(r), m, v, t, 0.3), adaptive.push_back(r);
   }
   using namespace ct::optim;
+  std::printf("from (-4, 1)                  after 10 steps        after 60 steps\n");
   const auto compare = [&](const char* name, const std::vector<Point>& ours,
                            const std::vector<Point>& theirs) {
     for (std::size_t t = 0; t < ours.size(); ++t)
       for (int i = 0; i < 2; ++i)
         book::claim(std::abs(ours[t][i] - theirs[t][i]) < 1e-10,
                     std::string(name) + ": every step is the library's");
-    std::printf("%-9s after 10 steps (%7.4f, %7.4f), after 60 (%7.4f, %7.4f)\n", name, ours[9][0], ours[9][1],
-                ours[59][0], ours[59][1]);
+    std::printf("%-27s (%7.4f, %7.4f)   (%7.4f, %7.4f)\n", name, ours[9][0], ours[9][1], ours[59][0],
+                ours[59][1]);
   };
-  compare("SGD", plain, library_path(steps, [](Tensor t) {
+  compare("SGD, lr 0.07", plain, library_path(steps, [](Tensor t) {
             return std::make_unique<SGD>(std::vector{t}, SGDOptions{.lr = 0.07});
           }));
-  compare("momentum", heavy, library_path(steps, [](Tensor t) {
+  compare("momentum 0.8, lr 0.02", heavy, library_path(steps, [](Tensor t) {
             return std::make_unique<SGD>(std::vector{t}, SGDOptions{.lr = 0.02, .momentum = 0.8});
           }));
-  compare("Adam", adaptive, library_path(steps, [](Tensor t) {
+  compare("Adam, lr 0.3", adaptive, library_path(steps, [](Tensor t) {
             return std::make_unique<Adam>(std::vector{t}, AdamOptions{.lr = 0.3});
           }));
 
@@ -111,11 +112,11 @@ void first_step() {
   book::section("first step");
   for (const bool correct : {true, false}) {
     Point p = {}, m = {}, v = {};
-    std::printf("%-8s", correct ? "with" : "without");
+    std::printf("%-12s", correct ? "with" : "without");
     for (int t = 1; t <= 4; ++t) {
       const Point before = p;
       adam(p, {0.02, -300}, m, v, t, 0.001, 0.9, 0.999, correct);
-      std::printf("  %.6f %.6f", before[0] - p[0], before[1] - p[1]);
+      std::printf("  (%.5f, %.5f)", before[0] - p[0], before[1] - p[1]);
     }
     std::printf("\n");
   }
@@ -137,7 +138,7 @@ void beginnings() {
   const double in = 256;
   const double small = after_layers(1 / std::sqrt(3 * in)), even = after_layers(std::sqrt(2 / in)),
                large = after_layers(0.2);
-  std::printf("1 / sqrt(3 in)  %.1e\nsqrt(2 / in)    %.1e\n0.2             %.1e\n", small, even, large);
+  std::printf("1 / sqrt(3 n)  %.1e\nsqrt(2 / n)    %.1e\n0.2            %.1e\n", small, even, large);
   book::claim(small < 1e-2 && even > 0.2 && even < 3 && large > 100, "only sqrt(2 / in) keeps the size");
 }
 

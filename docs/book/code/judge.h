@@ -29,13 +29,16 @@ ct::Tensor theirs(const Node& n) {
   return theirs(n.values, n.rows, n.columns);
 }
 
-/// Claims that both have the same numbers.
+/// Claims that both have the same numbers, and says which differs.
 inline void same(const std::vector<double>& ours, const ct::Tensor& theirs, const std::string& sentence,
                  double slack = 1e-11) {
   const std::vector<double> wanted = theirs.to_vector<double>();
-  book::claim(ours.size() == wanted.size(), sentence);
+  book::claim(ours.size() == wanted.size(), sentence + ": " + std::to_string(ours.size()) +
+                                                " numbers, the library's " + std::to_string(wanted.size()));
   for (std::size_t i = 0; i < wanted.size(); ++i)
-    book::claim(std::abs(ours[i] - wanted[i]) < slack, sentence);
+    book::claim(std::abs(ours[i] - wanted[i]) < slack, sentence + ": number " + std::to_string(i) + " is " +
+                                                           std::to_string(ours[i]) + ", the library's " +
+                                                           std::to_string(wanted[i]));
 }
 
 }  // namespace judge

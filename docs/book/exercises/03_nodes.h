@@ -17,7 +17,8 @@ struct Kept {
 /// counts once.
 inline Kept kept_by(const ct::Tensor& root) {
   (void)root;
-  return {};  // yours: root.impl()->grad_fn is the first node, node.edges lead on, node.kept() is what it keeps
+  return {};  // yours: begin at root.impl()->grad_fn, as the chapter's nodes_of() does; an edge leads to edge.node; for each t of
+              // node->kept() the node keeps the tensor t.saved->peek(), of so many nbytes()
 }
 
 }  // namespace answer

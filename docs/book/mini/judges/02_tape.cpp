@@ -65,10 +65,10 @@ void verdict() {
       "the slopes are the library's");
 
   const Tensor once = number(3);
-  const Tensor square = once * once;
-  backward(square), backward(square);
-  std::printf("d(x x)/dx at 3, twice: %g\n", once->grad[0]);
-  book::claim(once->grad[0] == 12, "a second backward() adds the same to the leaves once more");
+  const Tensor square = once * once, sum = square + square;
+  backward(sum), backward(sum);
+  std::printf("d(x x + x x)/dx at 3, twice: %g\n", once->grad[0]);
+  book::claim(once->grad[0] == 24, "a second backward() adds the same to the leaves once more");
 
   const Tensor u = number(1);
   Tensor z = u;

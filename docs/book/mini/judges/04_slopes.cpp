@@ -34,6 +34,10 @@ void verdict() {
   book::claim(off < 1e-8, "slopes and differences agree");
   book::claim(x->values == values && x->grad.empty(), "x has its values, and no gradient, in the end");
 
+  const Tensor zero = mini::leaf(1, 1, {0}, true);
+  backward(total(relu(zero)));
+  book::claim(zero->into()[0] == 0, "relu's slope at 0 is 0");
+
   // Right in each element but the first, where it is off by 0.1 of 2.
   const auto wrong = [&] {
     return mini::record(1, 1, {2 * x->values[0] + 3 * x->values[5]}, {x}, [](const mini::Node& n) {

@@ -11,6 +11,7 @@
 // hint: log softmax(x)_c = x_c - lse, so the loss of a row is lse - x_label, and softmax is e^(x_c - lse)
 // wrong: transposed, view(x) ==> (void(transposed), g), view(x)
 // wrong: d[o * in + i] += s ==> d[o * in + i] = s
+// wrong: node.grad[0] * (std::exp ==> (std::exp
 // wrong: (std::exp(x(n, c) - whole) - (c == labels[n] ? 1 : 0)) / Real(x.rows) ==> (std::exp(x(n, c) - whole) - (c == labels[n] ? 1 : 0))
 
 namespace {
@@ -37,6 +38,12 @@ void verdict() {
   judge::same(b->grad, r.grad(), "the gradient of b is the library's");
   for (const Tensor& leaf : {x, w, b})
     book::claim(worst_slope(leaf, f) < 1e-8, "slopes and differences agree");
+  const auto twice = [&] {
+    const Tensor once = f();
+    return add(once, once);
+  };
+  book::claim(worst_slope(b, twice) < 1e-8,
+              "cross_entropy's own gradient, here of 2 f, is a factor of those behind it");
 
   const Tensor wide = mini::leaf(3, 4, judge::waves(12, 0.9), true),
                v = mini::leaf(2, 4, judge::waves(8, 0.4), true), c = mini::leaf(1, 2, {0.3, -0.2}, true);

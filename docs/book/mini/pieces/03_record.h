@@ -31,7 +31,7 @@ inline Tensor record(Size rows, Size columns, std::vector<Real> values, std::vec
   return n;
 }
 
-/// Takes the way back from each node behind the loss, so that those go that nobody else holds: by a list, for a chain of a
+/// Takes inputs and way back from each node behind the loss, so that nodes which nobody else holds are freed. By a list: a chain of a
 /// million nodes must not be a million calls deep.
 inline void release(const Tensor& loss) {
   (void)loss;

@@ -40,7 +40,8 @@ inline Tensor total(const Tensor& x) {
 }
 
 /// The largest |a - b| / (1 + |b|) over the elements of the leaf x, for the slopes a by backward(f()) and b by differences,
-/// (f(x + eps) - f(x - eps)) / 2 eps. f() computes a number from x anew; x has its values, and no gradient, in the end.
+/// (f(x + eps) - f(x - eps)) / 2 eps. f() makes a tensor of one number from x anew, or without x, whose slopes are 0 then; x has
+/// its values, and no gradient, in the end.
 template <class F>
 Real worst_slope(const Tensor& x, const F& f, Real eps = 1e-5) {
   x->grad.clear();

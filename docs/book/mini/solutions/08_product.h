@@ -2,8 +2,8 @@
 
 namespace mini {
 
-/// c(i, j, sum_p a(i, p) b(p, j)), once for each i < m and j < n, where p < k: a number of a or b is read for several
-/// multiply-adds.
+/// c(i, j, sum_p a(i, p) b(p, j)), once for each i < m and j < n, where p < k: for each number of a or b that is read at least
+/// four multiply-adds are made, where m, n and k allow it.
 template <class A, class B, class C>
 void product(Size m, Size n, Size k, const A& a, const B& b, const C& c) {
   constexpr Size kRows = 8, kColumns = 16;  // of sums that stay in registers
