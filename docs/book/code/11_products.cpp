@@ -53,7 +53,7 @@ void traffic() {
   const ct::Tensor a = ct::randint(-4, 5, {n, n}).to(ct::f32), b = ct::randint(-4, 5, {n, n}).to(ct::f32);
   const std::vector<float> library = ct::matmul(a, b).to_vector<float>();
   const double products = static_cast<double>(n) * n * n;
-  std::printf("%53s   multiply-adds for one\n", "numbers from");
+  std::printf("%46s %28s\n", "numbers from", "multiply-adds for one");
   std::printf("r   tile of a block       memory        shared memory   from memory   from shared\n");
   for (const int r : {1, 2, 4, 8}) {
     Traffic read;
