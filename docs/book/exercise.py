@@ -93,7 +93,7 @@ class Judge:
     """Compiles kernels for the emulator. One object has all judges; a program has one kernel."""
 
     def __init__(self, compiler, work):
-        self.compiler, self.work = [*compiler.split(), "-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-I" + os.path.join(BOOK, "code")], work
+        self.compiler, self.work = [*compiler.split(), "-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Wno-sign-compare", "-I" + os.path.join(BOOK, "code")], work
         os.makedirs(work, exist_ok=True)
         self.judges = os.path.join(work, "judges.o")
         used = [os.path.join(KERNELS, "judges.cpp"), *(os.path.join(BOOK, "code", name + ".h") for name in ("emulator", "device", "warp", "book"))]
@@ -103,15 +103,18 @@ class Judge:
     def compile(self, *arguments, what):
         done = subprocess.run([*self.compiler, *arguments], capture_output=True, text=True)
         if done.returncode:
-            raise Wrong(f"{what} does not compile:\n{done.stderr[-4000:]}")
+            raise Wrong(f"{what} does not compile:\n{done.stderr[:4000]}")
+        return done.stderr
 
     def __call__(self, kernel, **options):
         """Status, and what was printed where that is asked for, of the judge on a file."""
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             thing, program = os.path.join(folder, "kernel.o"), os.path.join(folder, "program")
             # The announcements of the thread sanitizer go to the emulator (emulator.h), which takes its library's place.
-            self.compile("-x", "c++", "-include", "device.h", "-fsanitize=thread,undefined", "-fno-sanitize-recover=all", "-c", kernel,
-                         "-o", thing, what=os.path.relpath(kernel, ROOT))
+            warnings = self.compile("-x", "c++", "-include", "device.h", "-fsanitize=thread,undefined", "-fno-sanitize-recover=all", "-c",
+                                    kernel, "-o", thing, what=os.path.relpath(kernel, ROOT))
+            if not options:  # a reader's file, not one of check()
+                sys.stderr.write(warnings)
             self.compile("-no-pie", self.judges, thing, "-fsanitize=undefined", "-o", program, what="the program")
             try:
                 done = subprocess.run([program], timeout=60, text=True, **options)
