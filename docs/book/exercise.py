@@ -46,6 +46,11 @@ REFUSED = [
      "= y[row + t + 128 * k] * (g[row + t + 128 * k] - dot)", "too many: sectors loaded"),
     ("softmax_backward", "a sum that leaves y out", "dot += yy[k] * gg[k];", "dot += gg[k];", r"dx\[0\] is"),
     ("layer_norm_backward", "rstd is taken for a constant", " - h[k] * (sums.y / n)", "", r"dx\[0\] is"),
+    ("layer_norm_backward", "sums in the order of arrival",
+     "  if (t % 32 == 0) first[t / 32] = a, second[t / 32] = b;\n  __syncthreads();\n"
+     "  return {(first[0] + first[1]) + (first[2] + first[3]), (second[0] + second[1]) + (second[2] + second[3])};\n",
+     "  if (t == 0) first[0] = second[0] = 0;\n  __syncthreads();\n  if (t % 32 == 0) atomicAdd(&first[0], a), atomicAdd(&second[0], b);\n"
+     "  __syncthreads();\n  return {first[0], second[0]};\n", "too many: atomic additions"),
     ("layer_norm_backward", "means over the numbers of a longer row", "sums.x / n", "sums.x / 1024", r"dx\[\d+\] is"),
     ("bias_gelu_backward", "dx is read again for db", "    sum += d;\n  }\n",
      "  }\n  for (int i = warp; i < rows && j < columns; i += 8) sum += dx[i * columns + j];\n", "too many: sectors loaded"),

@@ -113,6 +113,7 @@ void judge_softmax() {
     compare("y", out, softmax_of(x, n));
     at_most("sectors loaded, for one read of x", r.loads.moved, sectors(rows * n, rows * pieces(n, 32)));
     at_most("barriers of all blocks", r.barriers, rows * 4);
+    at_most("atomic additions", r.atomics + r.shared_atomics, 0);
     at_most("turns of shared memory", r.shared.moved, r.shared.accesses);
   }
 }
@@ -136,6 +137,7 @@ void judge_softmax_backward() {
     at_most("sectors loaded, for one read of y and g", r.loads.moved,
             sectors(2 * rows * n, 2 * rows * pieces(n, 32)));
     at_most("barriers of all blocks", r.barriers, rows * 2);
+    at_most("atomic additions", r.atomics + r.shared_atomics, 0);
   }
 }
 
@@ -170,6 +172,7 @@ void judge_layer_norm_backward() {
     at_most("sectors loaded, for one read of x, w and g", r.loads.moved,
             sectors(3 * rows * n, 3 * rows * pieces(n, 32)) + rows * 8);
     at_most("barriers of all blocks, for both sums", r.barriers, rows * 2);
+    at_most("atomic additions", r.atomics + r.shared_atomics, 0);
   }
 }
 
