@@ -32,8 +32,8 @@ REFUSED = [
      "for (int i = first + t; i < min(n, first + 1024); i += 256)", "for (int i = first + 4 * t; i < min(n, first + 4 * t + 4); ++i)",
      "too many: sectors loaded"),
     ("block_sum", "shuffles by a part of a warp", "sum = warp_sum(t < 8 ? warps[t] : 0);", "if (t < 8) sum = warp_sum(warps[t]);",
-     "not all threads come to the same barrier: .* waits in line 4, .* has ended"),
-    ("histogram", "counts of the block that nobody has set to zero", "  if (t < 64) own[t] = 0;\n", "", "which nobody has written"),
+     "not all threads come to the same barrier or shuffle: .* waits in line 4, .* has ended"),
+    ("histogram", "counts of the block that nobody has set to zero", "  if (t < 64) own[t] = 0;\n", "", "adds to the word .* which nobody has written"),
     ("histogram", "counts that others still add to", "atomicAdd(&own[x[i]], 1);\n  __syncthreads();\n", "atomicAdd(&own[x[i]], 1);\n",
      "no barrier lies between the two"),
     ("bias_backward", "an eighth of the rows for each of eight warps, in the first one", "for (int i = warp; i < rows && j < columns; i += 8)",
@@ -41,11 +41,16 @@ REFUSED = [
     ("bias_backward", "a row too few", "i < rows && j", "i < rows - 1 && j", r"db\[0\] is"),
     ("softmax", "the row is read twice", "v[k] = expf(v[k] - top);", "v[k] = t + 128 * k < n ? expf(x[t + 128 * k] - top) : 0;",
      "too many: sectors loaded"),
-    ("softmax", "0 is the largest number of a row of negative ones", "top = -INFINITY, sum", "top = 0, sum", r"y\[1024\] is"),
+    ("softmax", "0 is the largest number of a row of negative ones", "top = -INFINITY, sum", "top = 0, sum", r"3 rows of 1024\ny\[1024\] is"),
     ("softmax_backward", "y and g are read from memory again", "= yy[k] * (gg[k] - dot)",
      "= y[row + t + 128 * k] * (g[row + t + 128 * k] - dot)", "too many: sectors loaded"),
     ("softmax_backward", "a sum that leaves y out", "dot += yy[k] * gg[k];", "dot += gg[k];", r"dx\[0\] is"),
     ("layer_norm_backward", "rstd is taken for a constant", " - h[k] * (sums.y / n)", "", r"dx\[0\] is"),
+    ("layer_norm_backward", "sums in the order of arrival",
+     "  if (t % 32 == 0) first[t / 32] = a, second[t / 32] = b;\n  __syncthreads();\n"
+     "  return {(first[0] + first[1]) + (first[2] + first[3]), (second[0] + second[1]) + (second[2] + second[3])};\n",
+     "  if (t == 0) first[0] = second[0] = 0;\n  __syncthreads();\n  if (t % 32 == 0) atomicAdd(&first[0], a), atomicAdd(&second[0], b);\n"
+     "  __syncthreads();\n  return {first[0], second[0]};\n", "too many: atomic additions"),
     ("layer_norm_backward", "means over the numbers of a longer row", "sums.x / n", "sums.x / 1024", r"dx\[\d+\] is"),
     ("bias_gelu_backward", "dx is read again for db", "    sum += d;\n  }\n",
      "  }\n  for (int i = warp; i < rows && j < columns; i += 8) sum += dx[i * columns + j];\n", "too many: sectors loaded"),
@@ -93,7 +98,7 @@ class Judge:
     """Compiles kernels for the emulator. One object has all judges; a program has one kernel."""
 
     def __init__(self, compiler, work):
-        self.compiler, self.work = [*compiler.split(), "-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-I" + os.path.join(BOOK, "code")], work
+        self.compiler, self.work = [*compiler.split(), "-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Wno-sign-compare", "-I" + os.path.join(BOOK, "code")], work
         os.makedirs(work, exist_ok=True)
         self.judges = os.path.join(work, "judges.o")
         used = [os.path.join(KERNELS, "judges.cpp"), *(os.path.join(BOOK, "code", name + ".h") for name in ("emulator", "device", "warp", "book"))]
@@ -103,15 +108,18 @@ class Judge:
     def compile(self, *arguments, what):
         done = subprocess.run([*self.compiler, *arguments], capture_output=True, text=True)
         if done.returncode:
-            raise Wrong(f"{what} does not compile:\n{done.stderr[-4000:]}")
+            raise Wrong(f"{what} does not compile:\n{done.stderr[:4000]}")
+        return done.stderr
 
     def __call__(self, kernel, **options):
         """Status, and what was printed where that is asked for, of the judge on a file."""
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             thing, program = os.path.join(folder, "kernel.o"), os.path.join(folder, "program")
             # The announcements of the thread sanitizer go to the emulator (emulator.h), which takes its library's place.
-            self.compile("-x", "c++", "-include", "device.h", "-fsanitize=thread,undefined", "-fno-sanitize-recover=all", "-c", kernel,
-                         "-o", thing, what=os.path.relpath(kernel, ROOT))
+            warnings = self.compile("-x", "c++", "-include", "device.h", "-fsanitize=thread,undefined", "-fno-sanitize-recover=all", "-c",
+                                    kernel, "-o", thing, what=os.path.relpath(kernel, ROOT))
+            if not options:  # a reader's file, not one of check()
+                sys.stderr.write(warnings)
             self.compile("-no-pie", self.judges, thing, "-fsanitize=undefined", "-o", program, what="the program")
             try:
                 done = subprocess.run([program], timeout=60, text=True, **options)

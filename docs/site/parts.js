@@ -212,7 +212,7 @@
       picture({ peak, memory }) {
         const x = i => 40 + 120 * (Math.log10(i) + 1.5), y = share => 30 - 60 * Math.log10(share), ridge = x(peak / memory);
         const all = Object.entries(this.ops).map(([op, [f, b]]) => [op, x(f / b), y(bound(f, b, +peak, +memory))]).map(([op, px, py]) =>
-          `<circle cx="${px}" cy="${py}" r="4" class="hit"/><text x="${px + 9}" y="${py + 14}" style="text-anchor:start">${op}</text>`);
+          `<circle cx="${px}" cy="${py}" r="4" class="hit"/><text x="${px + 9}" y="${py + 14}" style="text-anchor:start;font-size:9px">${op}</text>`);
         return peak > 0 && memory > 0 ? svg(640, 210, `<path d="M${x(0.04)} ${y(0.04 * memory / peak)}L${ridge} 30H620"/>${all.join("")}`, "ops under the roof") : "";
       } },
     flash: {

@@ -17,7 +17,7 @@ import sys
 FOLDERS = ("core/", "autograd/", "ops/", "nn/", "examples/", "bench/", "tests/", "cmake/", "python/")
 CODE = (".h", ".cpp", ".cu", ".cuh", ".inc")
 KINDS = "h|cpp|cu|cuh|inc|md|py|sh|cmake"
-NAME = re.compile(rf"(?<![\w./*{{}}$-])[\w./*{{}},-]*[\w*}}]\.(?:{KINDS})(?![\w(])")
+NAME = re.compile(rf"(?<![\w./*{{}}$-])[\w./*{{}},-]*[\w*}}]\.(?:{KINDS})(?![\w([])")
 GLOB = re.compile(r"(?<![\w./*{}$-])(?:[a-z0-9_/.-]*[a-z0-9_]_\*|[a-z0-9_/-]+\.\*)(?![\w(*/.])")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 PLACEHOLDER = re.compile(r"(?:^|[/_.])(?:NAME|ROOM|DIR|FILE|FOLDER|LINE|PROGRAM)(?=[/_.]|$)")

@@ -53,12 +53,13 @@ void traffic() {
   const ct::Tensor a = ct::randint(-4, 5, {n, n}).to(ct::f32), b = ct::randint(-4, 5, {n, n}).to(ct::f32);
   const std::vector<float> library = ct::matmul(a, b).to_vector<float>();
   const double products = static_cast<double>(n) * n * n;
-  std::printf("r   tile of a block   from memory   from shared memory   multiply-adds by number of either\n");
+  std::printf("%46s %28s\n", "numbers from", "multiply-adds for one");
+  std::printf("r   tile of a block       memory        shared memory   from memory   from shared\n");
   for (const int r : {1, 2, 4, 8}) {
     Traffic read;
     book::claim(tiled(a.to_vector<float>(), b.to_vector<float>(), n, r, read) == library,
                 "a product in tiles has the bits of ct::matmul");
-    std::printf("%d   %3d x %-3d %18lld %20lld %15g %9g\n", r, 16 * r, 16 * r, read.memory, read.shared,
+    std::printf("%d   %3d x %-3d %18lld %20lld %13g %13g\n", r, 16 * r, 16 * r, read.memory, read.shared,
                 products / static_cast<double>(read.memory), products / static_cast<double>(read.shared));
     book::claim(products == 8.0 * r * static_cast<double>(read.memory) &&
                     products == r / 2.0 * static_cast<double>(read.shared),
@@ -99,8 +100,9 @@ void picture() {
   out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 860 300' font-family='sans-serif' "
          "font-size='12'>\n<rect width='860' height='300' fill='white'/>\n";
   const auto box = [&](double x, double y, double side, const char* fill) {
-    out << "<rect x='" << x << "' y='" << y << "' width='" << side << "' height='" << side
-        << "' stroke='#557' fill='" << fill << "'/>";
+    const char* const border = side < 5 ? "none" : "#557";  // it would hide a box that is as small as a line
+    out << "<rect x='" << x << "' y='" << y << "' width='" << side << "' height='" << side << "' stroke='"
+        << border << "' fill='" << fill << "'/>";
   };
   const auto grid = [&](double x0, int count, double side, auto&& chosen) {
     box(x0, 40, side * count, "#eef4fc");
@@ -111,7 +113,7 @@ void picture() {
     out << "'/>\n";
     for (int i = 0; i < count; ++i)
       for (int j = 0; j < count; ++j)
-        if (chosen(i, j)) box(x0 + side * j, 40 + side * i, side, "#f2b6a0");
+        if (chosen(i, j)) box(x0 + side * j, 40 + side * i, side, side < 5 ? "#c33" : "#f2b6a0");
     out << '\n';
   };
   const char* const texts[] = {"C in memory, a tile for each block",

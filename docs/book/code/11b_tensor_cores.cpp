@@ -77,7 +77,7 @@ void counts() {
   row("a warp: 16 x 8", 16, 8);
   row("a warp: 64 x 32", 64, 32);
   row("wgmma: 64 x 256", 64, 256);
-  row("2 of them: 128", 128, 256);
+  row("two: 128 x 256", 128, 256);
 }
 
 void chapter() {

@@ -120,7 +120,7 @@ void backward() {
     cotangent(AsItIs{});
     gradients(Masked<false>{of(g), of(y)}, Masked<false>{of(g), of(y)});
   });
-  row("before the product before stores", [&] { cotangent(mask), gradients(of(g), of(g)); });
+  row("as g is stored", [&] { cotangent(mask), gradients(of(g), of(g)); });
   const Tensor masked = ct::matmul(dz, v.t()) * ct::gt(y, ct::zeros_like(y)).to(ct::f32);
   book::claim(book::difference(dx, ct::matmul(masked, w.t())) < 1e-4 &&
                   book::difference(dw, ct::matmul(x.t(), masked)) < 1e-4,

@@ -184,7 +184,9 @@ inline void touch(const void* pointer, std::size_t bytes, bool store, bool atomi
   if (!store && address >= number(&etext) && address < number(&__data_start)) return;
   const auto begin = number(__start_shared_memory);
   const bool shared = address >= begin && address < number(__stop_shared_memory);
-  const auto doing = [&] { return place(at) + ": " + who(f) + (store ? " writes" : " reads"); };
+  const auto doing = [&] {
+    return place(at) + ": " + who(f) + (atomic ? " adds to" : store ? " writes" : " reads");
+  };
   const Range* const range = shared ? nullptr : range_of(address, bytes, doing);
   const auto name = [&] {
     return shared ? " the word " + std::to_string((address - begin) / 4) + " of shared memory"
@@ -266,7 +268,7 @@ inline bool release_block() {
   const Fiber& first = m.fibers[0];
   for (const Fiber& f : m.fibers) {
     if (f.state == first.state && (f.state == State::ended || f.line == first.line)) continue;
-    fail("not all threads come to the same barrier: " + where(first) + ", " + where(f));
+    fail("not all threads come to the same barrier or shuffle: " + where(first) + ", " + where(f));
     return false;
   }
   if (first.state == State::warp_barrier) fail("lanes that a mask names are not there: " + where(first));

@@ -30,7 +30,9 @@ void judge() {
           }
           fetched += book::sectors(addresses);
         }
-    for (const int times : taken) book::claim(times == 1, "every element has one taker");
+    for (std::size_t i = 0; i < taken.size(); ++i)
+      book::claim(taken[i] == 1, "every element has one taker; of " + std::to_string(n) + ", element " +
+                                     std::to_string(i) + " has " + std::to_string(taken[i]));
     const long least = (n + 7) / 8;
     std::printf("%ld elements, %ld blocks of %ld: %ld sectors, where %ld are the least\n", n, blocks, threads,
                 fetched, least);

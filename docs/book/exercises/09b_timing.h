@@ -6,7 +6,7 @@
 
 namespace answer {
 
-/// How many times as long b takes as a. Each call of a() or b() runs the function once and returns its time; there may be 80 calls.
+/// How many times as long b takes as a. Each call of a() or b() runs the function once and returns its time; there may be 80 calls in all.
 template <class A, class B>
 double times_as_long(A a, B b) {
   double of_a = 0, of_b = 0;

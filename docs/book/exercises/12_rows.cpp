@@ -29,7 +29,7 @@ void judge() {
                 part.squares / part.count, variance);
     book::claim(part.count == 3000 && std::abs(part.mean - mean) < 0.05, "count and mean are right");
     book::claim(std::abs(part.squares / part.count - variance) < 2e-3 * variance,
-                "so is the variance, to 0.2 %");
+                "the variance is right to 0.2 %");
   }
   std::printf("right\n");
 }

@@ -62,10 +62,10 @@ void judge_transpose() {
       for (int r = 0; r < rows; ++r) wanted.push_back(x[size(r * columns + c)]);
     const Array<float> in("x", x), out("y", x.size());
     const int m = rows, n = columns;
+    std::printf("%d x %d\n", m, n);
     const Report r = emulator::run({pieces(n, 32), pieces(m, 32)}, {32, 8},
                                    [&] { transpose(in.data(), out.data(), m, n); });
     compare("y", out, wanted);
-    std::printf("%d x %d: right\n", m, n);
     if (m % 32 != 0) continue;
     at_most("sectors loaded", r.loads.moved, sectors(m * n));
     at_most("sectors stored", r.stores.moved, sectors(m * n));
@@ -80,12 +80,12 @@ void judge_block_sum() {
     Doubles wanted(blocks);
     for (int i = 0; i < n; ++i) wanted[size(i / 1024)] += x[size(i)];
     const Array<float> in("x", x), out("sums", blocks);
+    std::printf("%d numbers\n", n);
     const Report r = emulator::run({blocks}, {256}, [&] { block_sum(in.data(), out.data(), n); });
     compare("sums", out, wanted);
-    std::printf("%d numbers: right\n", n);
     at_most("numbers loaded by one thread", r.longest, 4);
     at_most("sectors loaded", r.loads.moved, sectors(n, 1));
-    at_most("barriers", r.barriers, blocks);
+    at_most("barriers of all blocks", r.barriers, blocks);
     at_most("atomic additions", r.atomics + r.shared_atomics, 0);
     at_most("turns of shared memory", r.shared.moved, r.shared.accesses);
   }
@@ -108,11 +108,12 @@ void judge_softmax() {
     Floats x = drawn(size(rows * n), 8);
     for (int i = 0; i < n; ++i) x[size(i)] += 100, x[size(n + i)] -= 200;
     const Array<float> in("x", x), out("y", x.size());
+    std::printf("%d rows of %d\n", rows, n);
     const Report r = emulator::run({rows}, {128}, [&] { softmax(in.data(), out.data(), n); });
     compare("y", out, softmax_of(x, n));
-    std::printf("%d rows of %d: right\n", rows, n);
     at_most("sectors loaded, for one read of x", r.loads.moved, sectors(rows * n, rows * pieces(n, 32)));
-    at_most("barriers", r.barriers, rows * 4);
+    at_most("barriers of all blocks", r.barriers, rows * 4);
+    at_most("atomic additions", r.atomics + r.shared_atomics, 0);
     at_most("turns of shared memory", r.shared.moved, r.shared.accesses);
   }
 }
@@ -129,13 +130,14 @@ void judge_softmax_backward() {
       for (std::size_t i = row; i < row + size(n); ++i) wanted.push_back(y[i] * (g[i] - dot));
     }
     const Array<float> in("y", yf), cotangent("g", g), out("dx", g.size());
+    std::printf("%d rows of %d\n", rows, n);
     const Report r =
         emulator::run({rows}, {128}, [&] { softmax_backward(in.data(), cotangent.data(), out.data(), n); });
     compare("dx", out, wanted);
-    std::printf("%d rows of %d: right\n", rows, n);
     at_most("sectors loaded, for one read of y and g", r.loads.moved,
             sectors(2 * rows * n, 2 * rows * pieces(n, 32)));
-    at_most("barriers", r.barriers, rows * 2);
+    at_most("barriers of all blocks", r.barriers, rows * 2);
+    at_most("atomic additions", r.atomics + r.shared_atomics, 0);
   }
 }
 
@@ -161,15 +163,16 @@ void judge_layer_norm_backward() {
     }
     const Array<float> in("x", x), weight("w", w), cotangent("g", g), means("mean", mean),
         scales("rstd", rstd), out("dx", x.size());
+    std::printf("%d rows of %d\n", rows, n);
     const Report r = emulator::run({rows}, {128}, [&] {
       layer_norm_backward(in.data(), weight.data(), cotangent.data(), means.data(), scales.data(), out.data(),
                           n);
     });
     compare("dx", out, wanted, 1e-4);
-    std::printf("%d rows of %d: right\n", rows, n);
     at_most("sectors loaded, for one read of x, w and g", r.loads.moved,
             sectors(3 * rows * n, 3 * rows * pieces(n, 32)) + rows * 8);
-    at_most("barriers, of both sums", r.barriers, rows * 2);
+    at_most("barriers of all blocks, for both sums", r.barriers, rows * 2);
+    at_most("atomic additions", r.atomics + r.shared_atomics, 0);
   }
 }
 
@@ -180,10 +183,10 @@ void judge_bias_backward() {
     Doubles wanted(size(n));
     for (int i = 0; i < m * n; ++i) wanted[size(i % n)] += g[size(i)];
     const Array<float> in("g", g), out("db", Floats(size(n)));
+    std::printf("%d x %d\n", m, n);
     const Report r =
         emulator::run({pieces(n, 32)}, {32, 8}, [&] { bias_backward(in.data(), out.data(), m, n); });
     compare("db", out, wanted);
-    std::printf("%d x %d: right\n", m, n);
     at_most("atomic additions", r.atomics + r.shared_atomics, 0);
     at_most("numbers loaded by one thread", r.longest, pieces(m, 8));
     at_most("sectors loaded", r.loads.moved, sectors(m * n, m * pieces(n, 32)));
@@ -205,12 +208,12 @@ void judge_bias_gelu_backward() {
     }
     const Array<float> in("x", x), bias("b", b), cotangent("g", g), out("dx", x.size()),
         sums("db", Floats(size(n)));
+    std::printf("%d x %d\n", m, n);
     const Report r = emulator::run({pieces(n, 32)}, {32, 8}, [&] {
       bias_gelu_backward(in.data(), bias.data(), cotangent.data(), out.data(), sums.data(), m, n);
     });
     compare("dx", out, dx);
     compare("db", sums, db);
-    std::printf("%d x %d: right\n", m, n);
     at_most("atomic additions", r.atomics + r.shared_atomics, 0);
     at_most("sectors loaded, for one read of x and g", r.loads.moved,
             sectors(2 * m * n, 2 * m * pieces(n, 32)) + 8 * 6 * pieces(n, 32));
@@ -224,12 +227,12 @@ void judge_histogram() {
     std::vector<int> x(size(n)), wanted(64);
     for (int& v : x) ++wanted[size(v = static_cast<int>(std::min(draw() % 64, draw() % 64)))];
     const Array<int> in("x", x), out("counts", std::vector<int>(64));
+    std::printf("%d numbers\n", n);
     const Report r = emulator::run({2}, {256}, [&] { histogram(in.data(), out.data(), n); });
     for (std::size_t v = 0; v < 64; ++v)
       book::claim(out[v] == wanted[v], "counts[" + std::to_string(v) + "] is right: it is " +
                                            std::to_string(out[v]) + ", it ought to be " +
                                            std::to_string(wanted[v]));
-    std::printf("%d numbers: right\n", n);
     at_most("atomic additions in memory", r.atomics, 2 * 64);
     at_most("atomic additions in shared memory", r.shared_atomics, n);
     at_most("sectors loaded", r.loads.moved, sectors(n, 2));
