@@ -81,7 +81,8 @@ std::vector<double> gradients() {
 void scales() {
   book::section("scales");
   const std::vector<double> g = gradients();
-  std::printf("20000 gradients in f16, times S\n       S   become 0   have lost digits   infinite\n");
+  std::printf(
+      "20000 gradients in f16, times S\n       S   become 0   have lost digits   infinite, of 20000\n");
   int best = 0;
   std::size_t least = g.size();
   for (int power = 0; power <= 32; power += 4) {
@@ -94,8 +95,8 @@ void scales() {
       if (held[i] != 0 && std::abs(held[i]) < 6.1e-5) ++poor;
       if (std::isinf(held[i])) ++infinite;
     }
-    std::printf("    2^%-2d %9.1f%% %17.1f%% %9.1f%%\n", power, 100.0 * static_cast<double>(zero) / 20000,
-                100.0 * static_cast<double>(poor) / 20000, 100.0 * static_cast<double>(infinite) / 20000);
+    std::printf("    2^%-2d %9.1f%% %17.1f%% %19zu\n", power, 100.0 * static_cast<double>(zero) / 20000,
+                100.0 * static_cast<double>(poor) / 20000, infinite);
     if (infinite == 0 && zero + poor < least) least = zero + poor, best = power;
   }
   std::printf("the best of them without an infinity: 2^%d\n", best);
