@@ -32,7 +32,7 @@ def title(chapter):
 
 
 def question(chapter):
-    found = re.search(r"questions?\s+without\s+a\s+program[^:]*: (.*?)(?:\n\n|\Z)", chapter.text, re.S)
+    found = re.search(r"questions?\s+without\s+a\s+program[^:]*:\s+(.*?)(?:\n\n|\Z)", chapter.text, re.S)
     return " ".join(found[1].split()) if found else ""
 
 
