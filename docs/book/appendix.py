@@ -32,7 +32,7 @@ def title(chapter):
 
 
 def question(chapter):
-    found = re.search(r"questions? without a program[^:]*: (.*?)(?:\n\n|\Z)", chapter.text, re.S)
+    found = re.search(r"questions?\s+without\s+a\s+program[^:]*:\s+(.*?)(?:\n\n|\Z)", chapter.text, re.S)
     return " ".join(found[1].split()) if found else ""
 
 
@@ -41,6 +41,12 @@ def answers(book):
         asked = question(c)
         yield (f"### [{title(c)}]({c.name}.md#exercise)\n\n" + (f"*Question*: {asked[0].upper()}{asked[1:]}\n\n" if asked else "")
                + f"<!-- include docs/book/solutions/{c.answer} -->\n```cpp\n{read(os.path.join(BOOK, 'solutions', c.answer)).rstrip()}\n```\n")
+
+
+def meanings(names, said):
+    """Each name with what is said of it: the part of its own where there are as many parts as names, else all."""
+    names, parts = re.split(", (?!of )", names), said.split("; ")
+    return [(name, parts[n] if len(parts) == len(names) else said) for n, name in enumerate(names)]
 
 
 def words(book):
@@ -52,8 +58,8 @@ def words(book):
         for names_of, said, *_ in rows(glossary, heading):
             names_of = names_of.split(":")[0]
             said = re.sub(r" ?\(chapters? [^()]*\)$", "", said)
-            for name in names_of.split(","):
-                others[name.strip().replace("`", "").lower()] = f"{names_of}: {said}" if ";" in said and "," in names_of else said
+            for name, own in meanings(names_of, said):
+                others[name.replace("`", "").lower()] = own
     defined = set()
 
     def chapter(number):
@@ -73,8 +79,8 @@ def words(book):
                     yield word, others.get(key, ""), f"[{short(c)}, {heading}]({c.name}.md#{place})"
     for theirs, ours, number in rows(glossary, "Others' words"):
         found = re.match(r"\[?(\d+[a-z]?)", number)
-        for word in re.split(", (?!of )", theirs):
-            yield word, f"here: {ours}", chapter(found[1])
+        for word, own in meanings(theirs, ours):
+            yield word, f"here: {own}", chapter(found[1])
     for word, meaning in rows(glossary, "Words of processors"):
         if (found := re.search(r"\(chapters? (\d+[a-z]?)[^()]*\)$", meaning)) and not defined & set(re.split(", ", word.lower())):
             yield word, others[word.split(",")[0].lower()], chapter(found[1])

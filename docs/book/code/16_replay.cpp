@@ -1,5 +1,6 @@
 #include <cotangent/cotangent.h>
 #include <cotangent/nn/profile/profile.h>
+#include <cotangent/ops/fusion/build_internal.h>
 
 #include <book.h>
 #include <examples/common/svg.h>
@@ -199,6 +200,24 @@ void fused() {
   std::printf("y, dx and dm have the same bits\n");
 }
 
+/// The kernel of gelu(x + b) * m that a GPU gets: its formulas, and the lines behind its addresses.
+void generated() {
+  book::section("generated");
+  ct::fusion::Builder of;
+  const auto call = [&](const char* op, std::vector<int> operands) {
+    return of.call(*ct::find_op(op), ct::map::Parameters{}, operands, ct::f32);
+  };
+  const int x = of.input(ct::f32), b = of.input(ct::f32), m = of.input(ct::f32);
+  const int y = call("mul", {call("gelu", {call("add", {x, b})}), m});
+  const std::string text = ct::map::chain::cuda_text(
+      of.finish({y}), {.vector = 4, .rank = 2, .storage = std::vector<ct::DType>(4, ct::f32)});
+  const auto print = [&](const char* from, const char* behind) {
+    const std::size_t at = text.rfind(from);
+    std::printf("%s", text.substr(at, text.find(behind, at) - at).c_str());
+  };
+  print("struct F0", "}  // namespace"), print("  r1.load", "}\n}");
+}
+
 void chapter() {
   ct::manual_seed(1);
   wrong_and_right();
@@ -206,6 +225,7 @@ void chapter() {
   captured();
   refused();
   fused();
+  generated();
   measured();
 }
 

@@ -3,6 +3,7 @@
 #include <book.h>
 #include <examples/common/svg.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -81,7 +82,8 @@ std::vector<double> gradients() {
 void scales() {
   book::section("scales");
   const std::vector<double> g = gradients();
-  std::printf("20000 gradients in f16, times S\n       S   become 0   have lost digits   infinite\n");
+  std::printf(
+      "20000 gradients in f16, times S\n       S   become 0   have lost digits   infinite, of 20000\n");
   int best = 0;
   std::size_t least = g.size();
   for (int power = 0; power <= 32; power += 4) {
@@ -94,8 +96,8 @@ void scales() {
       if (held[i] != 0 && std::abs(held[i]) < 6.1e-5) ++poor;
       if (std::isinf(held[i])) ++infinite;
     }
-    std::printf("    2^%-2d %9.1f%% %17.1f%% %9.1f%%\n", power, 100.0 * static_cast<double>(zero) / 20000,
-                100.0 * static_cast<double>(poor) / 20000, 100.0 * static_cast<double>(infinite) / 20000);
+    std::printf("    2^%-2d %9.1f%% %17.1f%% %19zu\n", power, 100.0 * static_cast<double>(zero) / 20000,
+                100.0 * static_cast<double>(poor) / 20000, infinite);
     if (infinite == 0 && zero + poor < least) least = zero + poor, best = power;
   }
   std::printf("the best of them without an infinity: 2^%d\n", best);
@@ -196,6 +198,49 @@ void conditions() {
   }
 }
 
+/// x in e4m3: four binary digits, steps of 2^-9 below 2^-6, and 448 at most.
+double e4m3(double x) {
+  const double spacing = std::ldexp(1, std::max(x == 0 ? -6 : std::ilogb(x), -6) - 3);
+  return std::clamp(std::nearbyint(x / spacing) * spacing, -448.0, 448.0);
+}
+
+/// The error of y = x w^T where w has 8 bits, of the rows of w without a large weight.
+void eight_bits() {
+  book::section("eight bits");
+  ct::manual_seed(2);
+  const Tensor x = ct::randn({128, 512}, {.dtype = ct::f64}), w = ct::randn({64, 512}, {.dtype = ct::f64});
+  const auto whole = [](const Tensor& of, const Tensor& largest) {
+    const Tensor scale = largest / 127;
+    return ct::round(of / scale) * scale;
+  };
+  const auto floating = [](const Tensor& of, double largest) {
+    std::vector<double> numbers = (of * (448 / largest)).flatten().to_vector<double>();
+    for (double& v : numbers) v = e4m3(v);
+    return ct::from_vector(numbers).view(of.shape()) * (largest / 448);
+  };
+  const auto off = [&](const Tensor& exact, const Tensor& stored) {
+    const auto rest = [](const Tensor& all) { return all.narrow(0, 1, all.size(0) - 1); };
+    const Tensor y = ct::matmul(x, rest(exact).t()), d = ct::matmul(x, rest(stored).t()) - y;
+    return 100 * std::sqrt(ct::mean(d * d).item<double>() / ct::mean(y * y).item<double>());
+  };
+  Tensor one_large = w.clone();
+  one_large[0][0].fill_(100);
+  double found[4][2];
+  for (const int large : {0, 1}) {
+    const Tensor& of = large ? one_large : w;
+    const Tensor size = ct::abs(of), all = ct::amax(size), rows = ct::amax(size, {1}, true);
+    found[0][large] = off(of, of.to(ct::bf16).to(ct::f64));
+    found[1][large] = off(of, whole(of, all));
+    found[2][large] = off(of, whole(of, rows));
+    found[3][large] = off(of, floating(of, all.item<double>()));
+  }
+  const char* const names[] = {"bf16", "whole numbers, one scale", "whole numbers, a scale a row",
+                               "e4m3, one scale"};
+  std::printf("error of y, of its size          all weights alike   one weight is 100\n");
+  for (int i = 0; i < 4; ++i) std::printf("%-30s %15.1f %% %17.1f %%\n", names[i], found[i][0], found[i][1]);
+  book::claim(found[1][1] > 10 && found[2][1] < 1, "a large weight spoils the rows that share its scale");
+}
+
 void chapter() {
   formats();
   lost_steps();
@@ -204,6 +249,7 @@ void chapter() {
   training();
   autocast();
   conditions();
+  eight_bits();
 }
 
 }  // namespace

@@ -313,7 +313,7 @@ void measured() {
                                    {.warmup = 0, .runs = 9, .flush = false, .device = ct::cpu});
       if (world.rank() == 0) ms = 1e3 * s;
     });
-    std::printf("all_reduce of 16.8 MB, %d ranks as threads: %.2f ms\n", ranks, ms);
+    std::printf("all_reduce of 16.8 MB, ranks as threads, %d: %.2f ms\n", ranks, ms);
   }
 }
 

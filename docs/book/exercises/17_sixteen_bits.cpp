@@ -15,8 +15,16 @@
 
 namespace {
 
+std::string listed(const std::vector<float>& numbers) {
+  std::string text;
+  for (const float x : numbers) text += " " + std::to_string(x);
+  return text;
+}
+
 /// One training: in each step a parameter of three numbers gets gradients, of which one may be infinite or NaN.
 void check(unsigned seed, int interval, unsigned one_in) {
+  const std::string training = "growth after " + std::to_string(interval) + " steps, one in " +
+                               std::to_string(one_in) + " does not fit: ";
   std::mt19937 draw(seed);
   ct::Tensor w = ct::zeros({3});
   w.set_requires_grad();
@@ -26,7 +34,7 @@ void check(unsigned seed, int interval, unsigned one_in) {
   std::vector<float> own(3);
   for (int step = 0; step < 60; ++step) {
     const double scale = library.get_scale();
-    book::claim(yours.scale() == scale, "the scale before step " + std::to_string(step) + " is " +
+    book::claim(yours.scale() == scale, training + "the scale before step " + std::to_string(step) + " is " +
                                             std::to_string(scale) + ", not " + std::to_string(yours.scale()));
     std::vector<float> g;
     for (int i = 0; i < 3; ++i) g.push_back(static_cast<float>(scale * static_cast<double>(draw() % 64) / 8));
@@ -39,14 +47,15 @@ void check(unsigned seed, int interval, unsigned one_in) {
     w.grad().copy_(ct::from_vector(g));
     library.step(sgd);
     library.update();
+    const std::string given = listed(g);
     if (yours.step(g))
       for (std::size_t i = 0; i < 3; ++i) own[i] -= g[i];
-    book::claim(own == w.detach().to_vector<float>(),
-                "after step " + std::to_string(step) + " the parameter is the library's");
+    const std::vector<float> right = w.detach().to_vector<float>();
+    book::claim(own == right, training + "step " + std::to_string(step) + " got the gradients" + given +
+                                  " at scale " + std::to_string(scale) + "; the parameter is then" +
+                                  listed(right) + ", not" + listed(own));
   }
-  std::printf(
-      "growth after %d steps, one in %u does not fit: 60 steps as the library's, scale at the end %g\n",
-      interval, one_in, yours.scale());
+  std::printf("%s60 steps as the library's, scale at the end %g\n", training.c_str(), yours.scale());
 }
 
 void judge() {

@@ -30,8 +30,8 @@ void check(const char* name, const std::vector<double>& logits, const ct::Sample
   for (std::size_t i = 0; i < yours.size(); ++i) {
     char found[160];
     std::snprintf(found, sizeof found,
-                  ": token %zu of %zu (logit %.2f) has the probability %.3f that it is drawn with, not %.3f",
-                  i, yours.size(), logits[i], drawn[i], yours[i]);
+                  ": token %zu of %zu (logit %.2f) is drawn with probability %.3f, yours is %.3f", i,
+                  yours.size(), logits[i], drawn[i], yours[i]);
     // Five standard deviations of what is counted.
     book::claim(std::abs(yours[i] - drawn[i]) <= 5 * std::sqrt(drawn[i] / static_cast<double>(draws)) + 2e-4,
                 name + std::string(found));

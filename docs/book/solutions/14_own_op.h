@@ -9,7 +9,8 @@
 //   dy_ij/dx_ij = s + x_ij s' b_j          so dx_ij = g_ij (s + b_j x_ij s (1 - s))
 //   dy_ij/db_j  = x_ij s' x_ij             so db_j  = sum_i g_ij x_ij^2 s (1 - s)
 // b_j takes part in m elements of y, so its gradient is a sum of m terms. In 16 bits that sum is kept in C, f32: kept in T it
-// would stop growing (chapter 1). Each column has one writer, who adds in the order of the rows: chapter 10.
+// would stop growing (chapter 1). Each column has one writer, who adds in the order of the rows: chapter 10. Two threads that share
+// out the columns give the same bits; two that share out the rows have another order, and other last bits.
 
 namespace answer {
 
