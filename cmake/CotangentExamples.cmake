@@ -47,7 +47,7 @@ foreach(_name IN LISTS _names)
   target_compile_options(${_name} PRIVATE "$<$<CONFIG:Release>:-Og>")  # what takes more than a second is in the library
   target_compile_definitions(${_name} PRIVATE COTANGENT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${_name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
-  if(NOT _name STREQUAL "mnist")  # which is to be built without the others
+  if(COTANGENT_BUILD_TESTS OR NOT _name STREQUAL "mnist")  # which is to be built without the others elsewhere
     cotangent_precompile(${_name} REUSE_FROM small_program)
   endif()
 endforeach()

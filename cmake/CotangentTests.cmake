@@ -59,10 +59,11 @@ if(COTANGENT_DEV)
 endif()
 
 # cotangent_test_batches(RESULT FILES...): test files are compiled several as one, each in a namespace of its own, so that what two
-# of them call alike does not meet. Their headers come before, outside of it. Apart are those that open a namespace, define
-# macros, or what a namespace can't hold, and core/simd/simd_test.cpp, whose vectors are to be as wide as in the library.
+# of them call alike does not meet. Their headers come before, outside of it. Apart are those that open a namespace, declare
+# something extern, define macros, or what a namespace can't hold, and core/simd/simd_test.cpp, whose vectors are to be as wide as
+# in the library.
 function(cotangent_test_batches result)
-  set(apart "^(namespace [a-z]|template <>|extern \"C\"|CT_|void\\* operator |# *(if|ifdef|ifndef|define|undef) )")
+  set(apart "^(namespace [a-z:]+ {|template <>|extern |CT_|void\\* operator |# *(define|undef) )")
   set(sources "")
   set(number 0)
   set(bytes 0)
@@ -84,7 +85,7 @@ function(cotangent_test_batches result)
       file(SIZE "${path}" size)
       math(EXPR bytes "${bytes} + ${size}")
     endif()
-    if(bodies AND (file STREQUAL "LAST" OR bytes GREATER 120000))
+    if(bodies AND (file STREQUAL "LAST" OR bytes GREATER 240000))
       list(REMOVE_DUPLICATES headers)
       list(JOIN headers "\n" headers)
       set(batch "${PROJECT_BINARY_DIR}/generated/tests/batch_${number}.cpp")

@@ -6,7 +6,7 @@
 #include <cotangent/nn/activation.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/module_internal.h>
-#include <cotangent/ops/linear/linear_relu_internal.h>
+#include <cotangent/ops/linear/linear_relu.h>
 
 namespace ct::nn {
 

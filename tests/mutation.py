@@ -141,7 +141,7 @@ FAULTS = [
     ("linear", "ops/linear/linear.cpp", None, "the bias gets its gradient from the first row only",
      "sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2))",
      "sum_to_into(b.grad_in(2), b.grad().dim() > 1 ? b.grad().narrow(0, 0, 1) : b.grad(), b.accumulate(2))"),
-    ("linear_relu", "ops/linear/linear_internal.h", "ops/linear/linear_cpu.cpp", "the gradient passes where y is 0",
+    ("linear_relu", "ops/linear/linear_relu_internal.h", "ops/linear/linear_relu_cpu.cpp", "the gradient passes where y is 0",
      "return where(y <= 0, 0, g)", "return where(y < 0, 0, g)"),
     ("mse_loss", "ops/loss/element/mse_loss_internal.h", "ops/loss/element/mse_loss_cpu.cpp", "sign of dt", "results(dx, -dx)",
      "results(dx, dx)"),

@@ -12,7 +12,7 @@
 using namespace ct;
 using namespace ct::testing;
 
-Tensor bump(const Tensor& x, double a);  // examples/custom_op/bump/op.cpp
+extern Tensor bump(const Tensor& x, double a);  // examples/custom_op/bump/op.cpp
 
 namespace {
 

@@ -32,10 +32,16 @@ TEST_CASE("unicode: categories, spaces and UTF-8", "[text]") {
   for (char32_t c = 0; c <= 0x10FFFF; ++c) spaces += text::detail::is_space(c);
   CHECK(spaces == 25);
 
-  for (const char32_t c : {0x7Fu, 0x80u, 0x7FFu, 0x800u, 0xFFFFu, 0x10000u, 0x10FFFFu}) {
+  for (const auto& [c, length] : {std::pair(U'\x7F', 1u),
+                                  {U'\x80', 2u},
+                                  {U'\x7FF', 2u},
+                                  {U'\x800', 3u},
+                                  {U'\xFFFF', 3u},
+                                  {U'\x10000', 4u},
+                                  {U'\x10FFFF', 4u}}) {
     std::string bytes;
     text::detail::append_utf8(bytes, c);
-    CHECK(bytes.size() == text::detail::utf8_length(c));
+    CHECK(bytes.size() == length);
     CHECK(text::detail::decode_utf8(bytes) == std::vector<char32_t>{c});
   }
   // Overlong, a surrogate, beyond Unicode, cut off, a lone continuation: each byte is bad by itself.

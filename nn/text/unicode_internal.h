@@ -38,9 +38,6 @@ CT_API char32_t decode_utf8(std::string_view text, std::size_t at, std::size_t& 
 CT_API std::vector<char32_t> decode_utf8(std::string_view text);
 /// Appends the character (or the bad byte).
 CT_API void append_utf8(std::string& to, char32_t code);
-inline std::size_t utf8_length(char32_t code) {
-  return code < 0x80 || code >= kBadByte ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-}
 /// Text for messages: 'x' (U+0078); a name for a character that can't be shown.
 CT_API std::string show(char32_t code);
 

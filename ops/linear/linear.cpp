@@ -1,19 +1,15 @@
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/linear/linear_internal.h>
-#include <cotangent/ops/linear/linear_relu_internal.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(linear)
-namespace {
 
-void linear_infer(Infer& in) {
+void linear_impl::infer(Infer& in) {
   const Tensor &x = in.in(0), &w = in.in(1), &bias = in.in(2);
   const char* const op = in.op.name;
   CT_CHECK(w.dim() == 2, ShapeError, op, "weight is ", describe(w), "; it must be [out, in]");
@@ -26,11 +22,9 @@ void linear_infer(Infer& in) {
   in.output(out, x.dtype());
 }
 
-Cost linear_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+Cost linear_impl::cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
   return {.flops = 2.0 * static_cast<double>(numel(out[0].shape)) * static_cast<double>(in[0].shape.back())};
 }
-
-}  // namespace
 
 // dx = g w, dw = g^T x, db = sum_n g[n], with all leading axes taken as rows n.
 void linear_backward(const Backward& b, const gemm::Backend& backend) {
@@ -55,9 +49,8 @@ void linear_backward(const Backward& b, const gemm::Backend& backend) {
   if (b.needs(2)) sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2));
 }
 
-namespace {
 // The same as products on the tape, with all leading axes taken as rows.
-void gradients(const Backward& b, const Tensor& g) {
+void linear_impl::gradients(const Backward& b, const Tensor& g) {
   const std::int64_t outs = b.in_meta(1).shape[0], ins = b.in_meta(1).shape[1];
   const std::int64_t rows = numel(b.in_meta(0).shape) / std::max<std::int64_t>(ins, 1);
   if (b.needs(0)) b.set_grad_in(0, matmul(g, b.in(1)));
@@ -68,52 +61,24 @@ void gradients(const Backward& b, const Tensor& g) {
   if (b.needs(2)) b.set_grad_in(2, rules::unbroadcast(g, b.in_meta(2).shape));
 }
 
-void linear_rule(const Backward& b) { gradients(b, b.grad()); }
-void linear_relu_rule(const Backward& b) { gradients(b, where(le(b.out(), 0), 0, b.grad())); }
+namespace {
+
+void linear_rule(const Backward& b) { linear_impl::gradients(b, b.grad()); }
 
 constexpr InputDef kInputs[] = {
     {.name = "x", .needs = "weight", .accumulates = true},
     {.name = "weight", .needs = "x", .accumulates = true, .wide_grad = true},
     {.name = "bias", .accumulates = true, .wide_grad = true, .optional = true, .contiguous = true}};
-constexpr InputDef kReluInputs[] = {
-    {.name = "x", .needs = "weight y", .accumulates = true},
-    {.name = "weight", .needs = "x y", .accumulates = true, .wide_grad = true},
-    {.name = "bias",
-     .needs = "y",
-     .accumulates = true,
-     .wide_grad = true,
-     .optional = true,
-     .contiguous = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+
+constexpr OpDef k_linear =
+    checked(linear_impl::op("linear", "y = x w^T + b", kInputs, &kernel_tables::linear, linear_rule));
+
 }  // namespace
 
-constexpr OpDef linear_op(const char* name, const char* formula, std::span<const InputDef> inputs,
-                          BackwardFn rule) {
-  return {
-      .name = name,
-      .formula = formula,
-      .inputs = inputs,
-      .outputs = kOutputs,
-      .infer = linear_infer,
-      .kernels = &kernel_tables::linear,
-      .fast_f64 = true,
-      .rule = rule,
-      .low_rule = true,
-      .autocast = AutocastPolicy::lower,
-      .cost = linear_cost,
-  };
-}
-constexpr OpDef k_linear = checked(linear_op("linear", "y = x w^T + b", kInputs, linear_rule));
-constexpr OpDef k_linear_relu =
-    checked(linear_op("linear_relu", "y = max(x w^T + b, 0)", kReluInputs, linear_relu_rule));
-
-CT_ROOM(linear, &k_linear, &k_linear_relu)
+CT_ROOM(linear, &k_linear)
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return dispatch(k_linear, {x, weight, bias});
-}
-Tensor linear_impl::linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  return dispatch(k_linear_relu, {x, weight, bias});
 }
 
 }  // namespace ct

@@ -3,16 +3,15 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/gemm/replace.h>
-#include <cotangent/ops/engine/map/map_cpu.h>
+#include <cotangent/ops/linear/linear_cpu.h>
 #include <cotangent/ops/linear/linear_internal.h>
 
-namespace ct {
-namespace {
+namespace ct::linear_impl {
 
 using gemm::Missing;
 using gemm::Stack;
 
-void linear_forward_cpu(const Forward& f) {
+void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Missing missing = linear_rows(f.in(0).dim());
   Tensor x_holder;
@@ -36,22 +35,8 @@ void linear_forward_cpu(const Forward& f) {
   });
 }
 
-void linear_backward_cpu(const Backward& b) { linear_backward(b, gemm::cpu_backend); }
+void backward_cpu(const Backward& b) { linear_backward(b, gemm::cpu_backend); }
 
-void linear_relu_forward_cpu(const Forward& f) {
-  linear_forward_cpu(f);
-  const Tensor* const y[] = {&f.out()};
-  map::run_cpu(map::tiles_of<Rectified>, f.out(), y, {});
-}
-void linear_relu_backward_cpu(const Backward& b) {
-  const auto pass = [](Tensor& out, std::span<const Tensor* const> inputs) {
-    map::run_cpu(map::tiles_of<Passed>, out, inputs, {});
-  };
-  through_relu(b, pass, linear_backward_cpu);
-}
+}  // namespace ct::linear_impl
 
-}  // namespace
-}  // namespace ct
-
-CT_KERNELS(cpu, linear, {"linear", linear_forward_cpu, linear_backward_cpu},
-           {"linear_relu", linear_relu_forward_cpu, linear_relu_backward_cpu})
+CT_KERNELS(cpu, linear, {"linear", ct::linear_impl::forward_cpu, ct::linear_impl::backward_cpu})

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <cotangent/core/device/parallel.h>
-#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/walk/convert_cpu.h>
 #include <cotangent/ops/update/many_internal.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
@@ -67,10 +67,10 @@ struct Elements {
   bool narrow() const { return dtype != dtype_of<C>; }
   // Elements from number `at` on, as they are calculated with, and back.
   void widen(const void* from, std::int64_t at, std::int64_t n, C* to) const {
-    convert_elements_cpu(to, dtype_of<C>, static_cast<const std::uint16_t*>(from) + at, dtype, n);
+    walk::converter(dtype_of<C>, dtype)(to, static_cast<const std::uint16_t*>(from) + at, n);
   }
   void round(const C* from, std::int64_t n, void* to, std::int64_t at) const {
-    convert_elements_cpu(static_cast<std::uint16_t*>(to) + at, dtype, from, dtype_of<C>, n);
+    walk::converter(dtype, dtype_of<C>)(static_cast<std::uint16_t*>(to) + at, from, n);
   }
 };
 

@@ -9,9 +9,9 @@ each compilation in Ninja's log (on an idle machine, with as many jobs as cores,
 of the whole build are what ./ct test measured and left in BUILD_DIR/cpu-seconds.txt.
 
 A row of budgets.txt is "WHAT NAME LIMIT": `lines` or `kernels` of a folder with all that is in it, of `all`, or of the
-`library`, which is all but nn/io, nn/explain, nn/profile, nn/text and `testing` (what ops are tested with); of `python`, which is in neither; or `cpu` of a build
-folder. Exit 1: one is over its limit. --record writes what this build has into budgets.txt, for lines and kernels as it is, for CPU
-seconds twice as much, since machines differ.
+`library`, which is all but nn/io, nn/explain, nn/profile, nn/text and `testing` (what ops are tested with); of `python`, which is
+in neither; `reading` of an op, the lines that its reader meets (reading.py); or `cpu` of a build folder. Exit 1: one is over its
+limit. --record writes what this build has into budgets.txt, CPU seconds twice, since machines differ.
 """
 import collections
 import datetime
@@ -20,6 +20,8 @@ import re
 import struct
 import subprocess
 import sys
+
+import reading
 
 HEADER = """# What may not be exceeded without a change to this file: what, of which folder, limit, and the day it was recorded.
 # tests/checks/budgets.py explains and checks it; with --record it writes it. CPU seconds are those of the slowest machine met:
@@ -124,7 +126,11 @@ def main():
     if cpu is not None:
         print(f"{cpu:.0f} CPU seconds in the last build of {tree}")
 
+    os.chdir(source)
+
     def measured(what, name):
+        if what == "reading":
+            return reading.lines_to_read(name)
         if what == "cpu":
             return cpu if name == tree else None
         counts = lines if what == "lines" else kernels

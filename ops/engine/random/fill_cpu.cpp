@@ -5,7 +5,7 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/random/fill.h>
-#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/walk/convert_cpu.h>
 
 namespace ct::random {
 namespace {
@@ -83,10 +83,10 @@ void sequence(const Forward& call) {
       char* const to = out + i * static_cast<std::int64_t>(size_of(dtype));
       if (s.integer) {
         for (std::int64_t k = 0; k < count; ++k) integers[k] = integer_sequence_value(s, i + k);
-        convert_elements_cpu(to, dtype, integers, DType::i64, count);
+        walk::converter(dtype, DType::i64)(to, integers, count);
       } else {
         for (std::int64_t k = 0; k < count; ++k) numbers[k] = sequence_value(s, i + k, n);
-        convert_elements_cpu(to, dtype, numbers, DType::f64, count);
+        walk::converter(dtype, DType::f64)(to, numbers, count);
       }
     }
   });

@@ -50,8 +50,6 @@ void move_bytes(const Tensor& dst, const Tensor& src);
 /// The halves of the above per device.
 void copy_cpu(const Tensor& dst, const Tensor& src);
 void fill_cpu(const Tensor& dst, const Scalar& value);
-/// n elements that lie without gaps, converted like copy_cpu's.
-void convert_elements_cpu(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t n);
 void copy_cuda(const Tensor& dst, const Tensor& src);
 void fill_cuda(const Tensor& dst, const Scalar& value);
 struct CopyFunctions {

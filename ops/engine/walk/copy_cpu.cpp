@@ -1,13 +1,10 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <utility>
 
-#include <cotangent/core/base/convert_element.h>
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/copy.h>
 #include <cotangent/core/simd/stream.h>
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/ops/engine/walk/convert_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/plan.h>
 #include <cotangent/ops/engine/walk/transpose_cpu.h>
@@ -18,59 +15,10 @@ namespace {
 // Elements per chunk: enough work to pay for waking a thread.
 constexpr std::int64_t kGrain = 1 << 16;
 
-// ---- converting a run without gaps ------------------------------------------------------------------------
-
-using ConvertRun = void (*)(void* dst, const void* src, std::int64_t n);
-
-// Never inlined: conversions by way of f32 are two of the others.
-template <class To, class From>
-[[gnu::noinline]] void convert_run(void* dst, const void* src, std::int64_t n) {
-  // Bools are read as bytes: memory from elsewhere may hold other values than 0 and 1.
-  using Raw = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
-  To* __restrict to = static_cast<To*>(dst);
-  const Raw* __restrict from = static_cast<const Raw*>(src);
-  if constexpr ((std::is_same_v<To, float> && simd::is_16_bit<From>) ||
-                (simd::is_16_bit<To> && std::is_same_v<From, float>)) {
-    simd::convert_run(from, n, to);
-  } else if constexpr (!std::is_same_v<To, From> && (simd::is_16_bit<To> || simd::is_16_bit<From>)) {
-    // Every other conversion of 16 bits is one by way of f32 (core/base/convert_element.h).
-    float wide[256];
-    for (std::int64_t i = 0; i < n; i += 256) {
-      const std::int64_t m = std::min<std::int64_t>(256, n - i);
-      convert_run<float, From>(wide, from + i, m);
-      convert_run<To, float>(to + i, wide, m);
-    }
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_same_v<From, bool>) {
-        to[i] = convert_element<To>(from[i] != 0);
-      } else {
-        to[i] = convert_element<To>(from[i]);
-      }
-    }
-  }
-}
-
-// Indexed by the numbers of DType.
-template <int N>
-using ElementType = std::tuple_element_t<
-    N, std::tuple<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t, bool>>;
-
-template <std::size_t... I>
-constexpr auto make_converters(std::index_sequence<I...>) {
-  return std::array<ConvertRun, sizeof...(I)>{
-      &convert_run<ElementType<I / kDTypeCount>, ElementType<I % kDTypeCount>>...};
-}
-constexpr auto kConverters = make_converters(std::make_index_sequence<kDTypeCount * kDTypeCount>());
-
-ConvertRun converter(DType to, DType from) {
-  return kConverters[static_cast<std::size_t>(to) * kDTypeCount + static_cast<std::size_t>(from)];
-}
-
 void copy_flat(char* dst, DType to, const char* src, DType from, std::int64_t n) {
   const auto to_size = static_cast<std::int64_t>(size_of(to));
   const auto from_size = static_cast<std::int64_t>(size_of(from));
-  const ConvertRun convert = to == from ? nullptr : converter(to, from);
+  const walk::ConvertRun convert = to == from ? nullptr : walk::converter(to, from);
   const bool streams = !convert && simd::exceeds_caches(static_cast<std::size_t>(n * to_size));
   parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (convert) {
@@ -156,7 +104,7 @@ void convert_strided(const CopyPlan& p, char* dst, DType to, const char* src, DT
   constexpr std::int64_t kBuffer = 256;
   const auto to_size = static_cast<std::int64_t>(size_of(to));
   const auto from_size = static_cast<std::int64_t>(size_of(from));
-  const ConvertRun convert = converter(to, from);
+  const walk::ConvertRun convert = walk::converter(to, from);
   const std::int64_t ds = p.rank ? p.dst[p.inner()] : 1, ss = p.rank ? p.src[p.inner()] : 1;
   parallel_for(p.numel, kGrain, [&](std::int64_t begin, std::int64_t end) {
     alignas(64) char in[kBuffer * 8];
@@ -215,10 +163,6 @@ void fill_cpu(const Tensor& dst, const Scalar& value) {
                          ? plan_copy({n}, {1}, {0})
                          : plan_copy(dst.shape(), dst.strides(), Strides::filled(dst.dim(), 0));
   copy_same(p, dst.raw_data(), &bytes, size_of(dst.dtype()));
-}
-
-void convert_elements_cpu(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t n) {
-  converter(to_dtype, from_dtype)(to, from, n);
 }
 
 }  // namespace ct
