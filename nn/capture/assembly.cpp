@@ -294,7 +294,7 @@ bool Assembly::finish(FusedCalls& group) {
   const auto keep = [&](const Value& w, std::vector<const Place*>* of_part) {
     bool needed = is_needed(w);
     if (!needed && !is_read_inside(w)) return;
-    needed = needed || (on_gpu_ && !is_passed(w));
+    needed = needed || (on_gpu_ && w.phase != row && !is_passed(w));
     if (of_part) of_part->push_back(w.place);
     needed ? outputs.push_back(w) : rows_.scratch.push_back(*w.place);
   };

@@ -75,10 +75,9 @@ bool Assembly::add_rows(const RecordedCall& c, const rows::RowRecord& record) {
   return true;
 }
 
-// Whether a value goes from the formulas to the kernel of a GPU, or back, in registers alone.
+// Whether a value goes from the formulas to the kernel of a GPU in registers alone.
 bool Assembly::is_passed(const Value& w) const {
-  return w.place->storage == (w.phase == load ? loaded_ : stored_)->storage &&
-         is_read_behind(*w.place) == (w.phase == row);
+  return w.phase == load && w.place->storage == loaded_->storage && !is_read_behind(*w.place);
 }
 
 bool Assembly::is_read_behind(const Place& p) const {

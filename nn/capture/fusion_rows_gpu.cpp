@@ -11,11 +11,16 @@ bool run_rows_cuda(const FusedCalls& group, std::span<const Tensor* const> input
                    std::span<const Tensor> outputs, detail::Around::Ask ask) {
   const RowCalls& r = *group.rows;
   const RecordedCall& c = *r.call;
-  std::vector<Tensor> scratch;
-  for (const Place& p : r.scratch) scratch.push_back(tensor_at(p));
+  const int loaded = c.backward ? r.grads[0] : r.inputs[0], stored = r.results[0];
+  const auto first = static_cast<int>(inputs.size() + outputs.size());
+  std::vector<Tensor> scratch;  // what nobody reads has memory while the kernel runs
+  for (const Place& p : r.scratch) {
+    const int source = first + static_cast<int>(scratch.size());
+    const bool passes = source == loaded || (source == stored && !r.store.steps.empty());
+    scratch.push_back(passes ? tensor_at(p) : Tensor::allocate(p.shape, p.dtype, p.device));
+  }
   std::vector<const Tensor*> all(inputs.begin(), inputs.end());
   for (const Tensor& t : outputs) all.push_back(&t);
-  const auto in_memory = static_cast<int>(all.size());
   for (const Tensor& t : scratch) all.push_back(&t);
   const Tensor none;
   const auto list = [&](const RowCalls::Sources& sources) {
@@ -36,11 +41,10 @@ bool run_rows_cuda(const FusedCalls& group, std::span<const Tensor* const> input
                         const auto& from, const RowCalls::Sources& of, int passed) {
     if (program.steps.empty()) return;
     const auto at = static_cast<std::size_t>(std::ranges::find(of, passed) - of.begin());
-    part = {&program, to, from, at, passed < in_memory};
+    part = {&program, to, from, at, passed < first};
   };
-  wrap(around.load, group.program, load_outputs, load_inputs, r.load_outputs,
-       c.backward ? r.grads[0] : r.inputs[0]);
-  wrap(around.store, r.store, store_outputs, store_inputs, r.store_inputs, r.results[0]);
+  wrap(around.load, group.program, load_outputs, load_inputs, r.load_outputs, loaded);
+  wrap(around.store, r.store, store_outputs, store_inputs, r.store_inputs, stored);
 
   const detail::AroundRecord& record = *detail::around_of(*c.op);
   if (around.store.program && !record.stores) return false;

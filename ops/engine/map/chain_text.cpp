@@ -261,7 +261,10 @@ std::string program_text(const Program& p, const Variant& variant, std::string_v
   kernel += "#pragma unroll\n  for (int j = 0; j < V; ++j) {\n";
   for (int v = 0; v < p.inputs; ++v)
     if (is_read(outputs + v))
-      kernel += cat("    const ", type(v), " v", v, " = wide(r", outputs + v, ".of[j]);\n");
+      kernel += outputs + v == variant.passed  // which may be a product of the kernel's
+                    ? cat("    const ", type(v), " v", v, " = apart(", type(v), "(wide(r", outputs + v,
+                          ".of[j])), none);\n")
+                    : cat("    const ", type(v), " v", v, " = wide(r", outputs + v, ".of[j]);\n");
   for (std::size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
     const int v = p.inputs + static_cast<int>(s);
