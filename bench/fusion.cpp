@@ -124,6 +124,52 @@ void chain_apart(benchmark::State& state) {
   gpu_row(
       state, [&] { return chain(kFunctions); }, 1);
 }
+// F3g: rows between formulas on a GPU, as a captured step: with their formulas, and each call by itself. `bytes` counts what has to move
+// where each tensor is read or written once: by the norm 3 tensors, forward and backward 11, by the softmax 3, by the mean 2.
+template <class F>
+void rows_on_gpu(benchmark::State& state, std::int64_t columns, double tensors, F f) {
+  if (!needs_gpu(state)) return;
+  const ct::TensorOptions on_gpu{.device = ct::cuda()};
+  const ct::Shape shape{(1 << 24) / columns, columns};
+  const Tensor x = ct::randn(shape, on_gpu).set_requires_grad(),
+               w = ct::randn(shape, on_gpu).set_requires_grad(), g = ct::ones(shape, on_gpu);
+  auto step = ct::capture([&] { return f(x, w, g); }, {.fuse = state.range(0) == 1});
+  for (int i = 0; i < 4; ++i) step();
+  time_device(state, ct::cuda(), 5, step);
+  count_bytes(state, tensors * sizeof(float) * (1 << 24));
+}
+template <class F>
+void forward_on_gpu(benchmark::State& state, std::int64_t columns, double tensors, F f) {
+  rows_on_gpu(state, columns, tensors, [f](const Tensor& x, const Tensor& w, const Tensor&) {
+    const ct::NoGrad off;
+    return f(x, w);
+  });
+}
+void norm_on_gpu(benchmark::State& state) {
+  forward_on_gpu(state, 1 << 11, 3, [](auto x, auto w) { return relu(layer_norm(x * w + x)); });
+}
+void norm_both_on_gpu(benchmark::State& state) {
+  rows_on_gpu(state, 1 << 11, 11, [](auto x, auto w, auto g) {
+    const Tensor y = relu(layer_norm(x * w + x));
+    std::vector<Tensor> results = ct::grad({y}, {x, w}, {g});
+    results.push_back(y);
+    return results;
+  });
+}
+void softmax_on_gpu(benchmark::State& state) {
+  forward_on_gpu(state, 1 << 10, 3, [](auto x, auto w) { return softmax(x * 0.5 + w, -1) * w; });
+}
+void mean_on_gpu(benchmark::State& state) {
+  forward_on_gpu(state, 1 << 11, 2, [](auto x, auto w) { return mean(square(x - w), -1); });
+}
+#define ROWS(name)                                                                          \
+  BENCHMARK(name##_on_gpu)->Name("F3g/" #name "_2^24@one_by_one")->Arg(0)->UseManualTime(); \
+  BENCHMARK(name##_on_gpu)->Name("F3g/" #name "_2^24@captured")->Arg(1)->UseManualTime()
+ROWS(norm);
+ROWS(norm_both);
+ROWS(softmax);
+ROWS(mean);
+#undef ROWS
 BENCHMARK(chain_captured)->Name("F1/captured_2^26")->UseManualTime();
 BENCHMARK(chain_fused)->Name("F1/fuse_2^26")->UseManualTime();
 BENCHMARK(chain_apart)->Name("F1/functions_2^26@one_by_one")->UseManualTime();

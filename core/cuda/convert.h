@@ -166,12 +166,14 @@ struct Vector {
 // Kernels that wait for memory serve f16 and bf16 alike: their elements have the C++ type BFloat16, and `f16`, which is
 // known at run time, says that these are bits of f16.
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 /// Calls f(TypeTag<T>{}) for a floating dtype, with BFloat16 for both of 16 bits.
 template <class F>
 void visit_widths(DType t, F&& f) {
   if (size_of(t) == 2) return f(TypeTag<BFloat16>{});
   t == DType::f64 ? f(TypeTag<double>{}) : f(TypeTag<float>{});
 }
+#endif
 template <class T, int N>
 __device__ __forceinline__ void unpack(const Vector<T, N>& x, bool f16, compute_t<T> (&out)[N]) {
   if constexpr (std::is_same_v<T, BFloat16>)

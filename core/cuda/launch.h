@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cotangent/core/cuda/check.h>
+#include <cotangent/core/cuda/kernel.h>
 #include <cotangent/core/device/in_call.h>
 #include <cotangent/core/device/stream.h>
 
@@ -29,19 +30,6 @@ CT_API int find_compiled_arch(const char* op, const void* kernel);
 /// Whether kernels that the calling thread launches with launch_waiting() may start early: while it captures a graph.
 CT_API bool& launches_early() noexcept;
 }  // namespace detail
-
-#if defined(__CUDACC__)
-/// Waits until the kernels before this one have ended and what they wrote can be read. A kernel of launch_waiting() begins with
-/// it, in every thread, before it touches memory. The kernel behind it may start, to wait itself, when its last blocks end; at
-/// once where they leave most multiprocessors free, for blocks that start among others crowd where those are not.
-__device__ __forceinline__ void wait_for_previous() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  if (gridDim.x <= 64 && gridDim.y == 1 && gridDim.z == 1)
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-#endif
 
 /// __CUDA_ARCH__ of the code of `kernel` that runs on the current device (900 for Hopper), or 0 where there
 /// is no code for it. A launch that relies on something in the kernel that stands inside of an #if __CUDA_ARCH__
@@ -100,8 +88,6 @@ void launch_waiting(const char* op, void (*kernel)(Params...), dim3 grid, dim3 b
                     Args&&... args) {
   detail::launch(detail::launches_early(), op, kernel, grid, block, smem, std::forward<Args>(args)...);
 }
-
-CT_HD constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t d) { return (n + d - 1) / d; }
 
 /// Blocks so that blocks * per_block >= n. Throws CudaError above the grid's limit of 2^31 - 1.
 inline unsigned blocks_for(const char* op, std::int64_t n, std::int64_t per_block) {

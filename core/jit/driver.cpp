@@ -17,8 +17,21 @@ struct Driver {
   Status (*load)(void**, const void*) = nullptr;
   Status (*find)(void**, void*, const char*) = nullptr;
   Status (*set_attribute)(void*, int, int) = nullptr;
-  Status (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                   void**) = nullptr;
+  Status (*launch)(const struct LaunchConfig*, void*, void**, void**) = nullptr;
+};
+struct LaunchAttribute {
+  int id = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  char padding[4] = {};
+  union {
+    char bytes[64] = {};
+    int allowed;
+  };
+};
+struct LaunchConfig {
+  unsigned blocks[3], threads[3], shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
 };
 constexpr int kDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kNotFound = 500;          // CUDA_ERROR_NOT_FOUND
@@ -53,7 +66,7 @@ const Driver& driver(const char* op) {
         find(library, "cuCtxSetCurrent", d.set_context) &&
         find(library, "cuDevicePrimaryCtxRetain", d.retain_context) &&
         find(library, "cuModuleLoadData", d.load) && find(library, "cuModuleGetFunction", d.find) &&
-        find(library, "cuFuncSetAttribute", d.set_attribute) && find(library, "cuLaunchKernel", d.launch);
+        find(library, "cuFuncSetAttribute", d.set_attribute) && find(library, "cuLaunchKernelEx", d.launch);
     CT_CHECK(whole, CudaError, op, "the driver's libcuda.so.1 can't be loaded; install NVIDIA's driver");
     return d;
   }();
@@ -122,10 +135,11 @@ Ran nvrtc_compile(const char* op, const std::string& text, const std::string& na
   const std::string target = "--gpu-architecture=sm_" + arch,
                     include = "-I" + variable("CUDA_HOME", "/usr/local/cuda") + "/include";
   // A version that does not know the last one says so at once.
-  const char* const options[] = {target.c_str(), "--std=c++17", include.c_str(), "--minimal"};
+  const char* const options[] = {target.c_str(), "--std=c++20", include.c_str(),
+                                 "--device-as-default-execution-space", "--minimal"};
   Ran ran;
-  int status = n.compile(program, minimal ? 4 : 3, options);
-  if (minimal && status == kInvalidOption) status = n.compile(program, 3, options);
+  int status = n.compile(program, minimal ? 5 : 3, options);
+  if (minimal && status == kInvalidOption) status = n.compile(program, 4, options);
   ran.ok = status == 0;
   std::size_t size = 0;
   if (n.log_size(program, &size) == 0 && size > 1) {
@@ -158,15 +172,22 @@ void* find_kernel(const char* op, void* module, const char* kernel, const char* 
   return function;
 }
 
-void launch_kernel(const char* op, int device, void* function, unsigned blocks, unsigned blocks_y,
-                   unsigned threads, unsigned shared_bytes, void* stream, void** arguments) {
+void launch_kernel(const char* op, int device, void* function, const CudaGrid& grid, void* stream,
+                   void** arguments, bool early) {
   enter_context(op, device);
   const Driver& d = driver(op);
-  if (shared_bytes > 48 * 1024)
+  if (grid.shared_bytes > 48 * 1024)
     check(op, "asking for shared memory",
-          d.set_attribute(function, kDynamicSharedBytes, static_cast<int>(shared_bytes)));
-  check(op, "the kernel launch",
-        d.launch(function, blocks, blocks_y, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr));
+          d.set_attribute(function, kDynamicSharedBytes, static_cast<int>(grid.shared_bytes)));
+  LaunchAttribute attribute;
+  attribute.allowed = 1;
+  const LaunchConfig config{{static_cast<unsigned>(grid.blocks), grid.blocks_y, 1},
+                            {grid.threads, grid.threads_y, 1},
+                            grid.shared_bytes,
+                            stream,
+                            &attribute,
+                            early};
+  check(op, "the kernel launch", d.launch(&config, function, arguments, nullptr));
 }
 
 }  // namespace ct::jit

@@ -3,6 +3,7 @@
 #include <string>
 
 #include <cotangent/core/jit/build_internal.h>
+#include <cotangent/core/jit/launch.h>
 
 // NVIDIA's driver and run-time compiler, found when they are first asked for: nothing is linked to them.
 
@@ -19,8 +20,8 @@ Ran nvrtc_compile(const char* op, const std::string& text, const std::string& na
 void* load_module(const char* op, int device, const std::string& code);
 /// Throws ValueError where the module, of the file `text`, has no such kernel.
 void* find_kernel(const char* op, void* module, const char* kernel, const char* text);
-/// Queues a kernel. Throws CudaError.
-void launch_kernel(const char* op, int device, void* function, unsigned blocks, unsigned blocks_y,
-                   unsigned threads, unsigned shared_bytes, void* stream, void** arguments);
+/// Queues a kernel. `early`: its blocks may start while the kernel before runs. Throws CudaError.
+void launch_kernel(const char* op, int device, void* function, const CudaGrid& grid, void* stream,
+                   void** arguments, bool early);
 
 }  // namespace ct::jit

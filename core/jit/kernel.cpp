@@ -58,7 +58,7 @@ std::string compiled(const char* op, const Text& text, const std::string& arch) 
     } else {
       const std::string unit = to + ".cu";
       write_bytes(op, unit, text.code);
-      std::vector<std::string> command{nvcc, "-cubin", "-arch=sm_" + arch, "-std=c++17"};
+      std::vector<std::string> command{nvcc, "-cubin", "-arch=sm_" + arch, "-std=c++20"};
       if (!text.folder.empty()) command.insert(command.end(), {"-I", text.folder});
       command.insert(command.end(), {"-o", to, unit});
       ran = run(command);
@@ -85,16 +85,21 @@ Kernel kernel(const char* op, const Text& text, const char* name, int device) {
 
 void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
             std::span<const CudaArgument> arguments) {
-  if (grid.blocks == 0 || grid.blocks_y == 0) return;
-  CT_CHECK(grid.blocks > 0 && grid.blocks <= INT_MAX && grid.threads > 0 && grid.threads <= 1024, ValueError,
-           op, "a grid of ", grid.blocks, " blocks of ", grid.threads,
-           " threads; at most 2147483647 of 1 to 1024 fit");
-  detail::require_call(op);
-  std::vector<void*> addresses;
+  std::vector<const void*> addresses;
   for (const CudaArgument& argument : arguments) addresses.push_back(argument.address());
-  launch_kernel(op, kernel.device, kernel.function, static_cast<unsigned>(grid.blocks), grid.blocks_y,
-                grid.threads, grid.shared_bytes, current_stream(cuda(kernel.device)).native,
-                addresses.data());
+  launch(op, kernel, grid, addresses, false);
+}
+
+void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
+            std::span<const void* const> arguments, bool early) {
+  if (grid.blocks == 0 || grid.blocks_y == 0) return;
+  CT_CHECK(
+      grid.blocks > 0 && grid.blocks <= INT_MAX && grid.threads > 0 && grid.threads * grid.threads_y <= 1024,
+      ValueError, op, "a grid of ", grid.blocks, " blocks of ", grid.threads * grid.threads_y,
+      " threads; at most 2147483647 of 1 to 1024 fit");
+  detail::require_call(op);
+  launch_kernel(op, kernel.device, kernel.function, grid, current_stream(cuda(kernel.device)).native,
+                const_cast<void**>(arguments.data()), early);
 }
 
 void prepare(Device gpu) noexcept {

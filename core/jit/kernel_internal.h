@@ -42,6 +42,9 @@ CT_API Kernel kernel(const char* op, const Text& text, const char* name, int dev
 /// part of a call of an op (core/device/in_call.h). Throws ValueError where the grid is too large, and CudaError.
 CT_API void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
                    std::span<const CudaArgument> arguments);
+/// The same by the addresses of the arguments. `early` as gpu::launch_waiting() means it: the kernel begins with the wait.
+CT_API void launch(const char* op, const Kernel& kernel, const CudaGrid& grid,
+                   std::span<const void* const> arguments, bool early);
 
 /// Has the compiler of whole texts, NVRTC, compile an empty one: its first in a process takes as long as three later ones. For a
 /// thread beside other work.

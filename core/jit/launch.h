@@ -13,6 +13,7 @@ struct CudaGrid {
   unsigned threads = 256;     ///< of a block
   unsigned shared_bytes = 0;  ///< of dynamic shared memory
   unsigned blocks_y = 1;
+  unsigned threads_y = 1;
 
   /// A thread for each of n things, or a few more.
   static CudaGrid over(std::int64_t n) { return {(n + 255) / 256}; }

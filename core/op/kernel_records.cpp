@@ -5,9 +5,10 @@
 
 namespace ct {
 
-const void* record_of(const OpDef& op, std::string_view kind) {
+const void* record_of(const OpDef& op, std::string_view kind, bool on_gpu) {
   if (!op.kernels) return nullptr;
-  const KernelTable* const table = (*op.kernels)[kCpuTables + detail::cpu_level_index()];
+  const KernelTable* const table =
+      (*op.kernels)[on_gpu ? kCudaTable : kCpuTables + detail::cpu_level_index()];
   if (!table) return nullptr;
   for (const KernelEntry& entry : std::span(table->entries, table->size)) {
     const std::string_view name(entry.op), of(op.name);

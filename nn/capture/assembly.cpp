@@ -126,7 +126,7 @@ bool Assembly::add_step(AssemblyStep step, DType dtype) {
   const MapRecord* const record = map::formulas_of(*step.call->op);
   if (record && record->y.draws && !(step.written->strides == contiguous_strides(step.written->shape)))
     return fail("draws for elements that are not in a row");
-  if (record && record->y.draws && row_) return fail("draws by the place in the whole tensor");
+  if (record && record->y.draws && row_ && !on_gpu_) return fail("draws by the place in the whole tensor");
   Part& now = part();
   if (now.steps.size() == kMostSteps) return fail("has too many steps");
   step.value = static_cast<int>(now.dtypes.size());
@@ -184,7 +184,7 @@ bool Assembly::add_backward(const RecordedCall& c) {
 }
 
 // Bits of the op that runs alone, on a GPU. Where its kernel moves chunks, 16 bits take faster functions.
-bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step) {
+bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step, const Part& of) {
   b.rough = false;
   const Place& y = *step.written;
   if (y.device.is_cpu() || step.call->op->converts) return true;
@@ -196,15 +196,15 @@ bool Assembly::set_lanes(fusion::Builder& b, const AssemblyStep& step) {
   if (steady == map::chain::Steady::nowhere)
     return fail("is a formula whose last bits depend on the kernel that a GPU's compiler puts it in");
   const bool vectors = formula.tiles->f32 && !formula.tiles->predicate;
-  const Part& whole_part = parts_[0];
-  const Shape& shape = *whole_part.shape;
+  const Shape& shape = *of.shape;
   bool whole = in_chunks(y, shape, true);
   for (const Place* const p : step.read) whole = whole && in_chunks(*p, shape, vectors);
-  for (const Value& in : whole_part.inputs) whole = whole && in_chunks(*in.place, shape, false);
+  for (const Value& in : of.inputs) whole = whole && in_chunks(*in.place, shape, false);
   if (!whole)
     return fail(
         "is a formula whose last bits are known in chunks of 16 bytes alone, which this layout has not");
   b.rough = vectors && is_low_precision(dtype);
+  in_chunks_ = true;
   return true;
 }
 
@@ -214,14 +214,14 @@ bool Assembly::build(const Part& part, const std::vector<const Place*>& kept, ma
   if (kept.empty()) return fail("writes what nothing reads");
   if (kept.size() > std::size_t{map::chain::kMaxOutputs}) return fail("writes too many tensors");
   fusion::Builder b;
-  b.draws = true;
+  b.draws = true, in_chunks_ = false;
   std::vector<int> values(part.dtypes.size(), -1), results;
   for (const Value& in : part.inputs) values[static_cast<std::size_t>(in.value)] = b.input(in.place->dtype);
   const auto built = [&](int v) { return v < 0 ? -1 : values[static_cast<std::size_t>(v)]; };
   for (const AssemblyStep& step : part.steps) {
     std::vector<int> operands;
     for (const int v : step.operands) operands.push_back(built(v));
-    if (!set_lanes(b, step)) return false;
+    if (!set_lanes(b, step, part)) return false;
     const RecordedCall& c = *step.call;
     const int made = step.operand < 0 ? b.call(*c.op, c.attrs.view(), operands, step.written->dtype)
                                       : b.gradient(*c.op, c.attrs.view(), operands, built(step.y),
@@ -232,6 +232,7 @@ bool Assembly::build(const Part& part, const std::vector<const Place*>& kept, ma
   for (const Place* const p : kept)
     results.push_back(built(std::ranges::find(part.written, p, &Value::place)->value));
   program = b.finish(std::move(results), true);
+  program.in_chunks = in_chunks_;
   return true;
 }
 
@@ -273,7 +274,9 @@ bool Assembly::do_not_meet(const std::vector<Value>& inputs, const std::vector<V
       if (meet(*out.place, *outputs[n].place)) return fail("writes to one memory twice");
     for (const Value& in : inputs) {
       if (!meet(*out.place, *in.place)) continue;
-      const bool read_before = in.phase < out.phase || (in.phase == out.phase && in.phase != row);
+      // On a GPU threads of a row read its first element when another one may have written it.
+      const bool read_before = in.phase < out.phase ||
+                               (in.phase == out.phase && in.phase != row && !(on_gpu_ && in.phase == load));
       if (in.shared || !read_before || !same_elements(*out.place, *in.place))
         return fail("writes over elements that the group has still to read");
     }
@@ -289,8 +292,9 @@ bool Assembly::finish(FusedCalls& group) {
     if (!made(in.place->storage)) inputs.push_back(in);
   std::vector<const Place*> kept[2];  // of the parts
   const auto keep = [&](const Value& w, std::vector<const Place*>* of_part) {
-    const bool needed = is_needed(w);
+    bool needed = is_needed(w);
     if (!needed && !is_read_inside(w)) return;
+    needed = needed || (on_gpu_ && w.phase != row && !is_passed(w));
     if (of_part) of_part->push_back(w.place);
     needed ? outputs.push_back(w) : rows_.scratch.push_back(*w.place);
   };
@@ -306,7 +310,7 @@ bool Assembly::finish(FusedCalls& group) {
       group.inputs.push_back(*in.place);
   for (const Value& out : outputs) group.outputs.push_back(*out.place);
   if (row_) set_sources(group, kept);
-  return true;
+  return !on_gpu_ || fits_gpu(group);
 }
 
 }  // namespace ct::capture_impl

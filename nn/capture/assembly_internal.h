@@ -89,10 +89,13 @@ class Assembly {
   bool read(const Place& p, int& value, AssemblyStep& step);
   bool write(const Place& p, int value);
   bool add_step(AssemblyStep step, DType dtype);
-  bool set_lanes(fusion::Builder& b, const AssemblyStep& step);
+  bool set_lanes(fusion::Builder& b, const AssemblyStep& step, const Part& of);
   bool build(const Part& part, const std::vector<const Place*>& kept, map::chain::Program& program);
   bool is_needed(const Value& written) const;
   bool is_read_inside(const Value& written) const;
+  bool is_passed(const Value& written) const;
+  bool is_read_behind(const Place& p) const;
+  bool fits_gpu(const FusedCalls& group);
   bool do_not_meet(const std::vector<Value>& inputs, const std::vector<Value>& outputs);
   bool stays_in_order(const std::vector<Value>& inputs, const std::vector<Value>& outputs);
   void set_sources(FusedCalls& group, std::span<const std::vector<const Place*>> kept);
@@ -104,8 +107,12 @@ class Assembly {
   std::vector<std::size_t> members_;
   Part parts_[2];  // before the call that goes over rows, and behind it
   const RecordedCall* row_ = nullptr;
+  bool on_gpu_ = false;  // of the call that goes over rows:
+  const Place *loaded_ = nullptr,
+              *stored_ = nullptr;  // what its kernel takes from the formulas before it, and gives on
   RowCalls rows_;
   std::vector<Value> row_inputs_, row_results_;
+  bool in_chunks_ = false;  // of the program that is built: map::chain::Program::in_chunks
   std::string why_;
 };
 

@@ -28,6 +28,12 @@ bool Place::laid_out_as(const Place& other) const {
          offset == other.offset && dtype == other.dtype && device == other.device;
 }
 
+Tensor tensor_at(const Place& p) {
+  if (!p.defined) return {};
+  return Tensor::from_storage(Storage::wrap(p.data, p.bytes, p.device, {}), p.shape, p.strides, p.offset,
+                              p.dtype);
+}
+
 namespace {
 AnyAttrs copied(AttrsView view) {
   AnyAttrs attrs;
@@ -143,7 +149,9 @@ void CallList::add_groups() {
         std::vector<const Tensor*> outputs;
         for (const Tensor& t : g.inputs) g.arguments.push_back(&t);
         for (const Tensor& t : g.outputs) outputs.push_back(&t);
-        ready[k] = group.rows || map::chain::ready(group.program, outputs, g.arguments);
+        ready[k] = !group.rows ? map::chain::ready(group.program, outputs, g.arguments)
+                               : device.is_cpu() ||
+                                     run_rows_cuda(group, g.arguments, g.outputs, detail::Around::Ask::ready);
       }
     } catch (...) {  // NOLINT: what is not ready runs call by call
     }

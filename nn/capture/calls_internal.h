@@ -37,6 +37,9 @@ struct Place {
   bool laid_out_as(const Place& other) const;
 };
 
+/// The tensor there, whose memory others hold; undefined where it was.
+Tensor tensor_at(const Place& place);
+
 /// A call of an op: all that its kernel gets.
 struct CT_API RecordedCall {
   explicit RecordedCall(const KernelCall& call);

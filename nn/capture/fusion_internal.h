@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -14,8 +15,8 @@
 
 namespace ct::capture_impl {
 
-/// A call that goes over rows, and the formulas behind it: runs of rows go through the formulas before it, the call's own kernel
-/// and these, while they are in the cache.
+/// A call that goes over rows, and the formulas behind it. On the CPU runs of rows go through the formulas before it, the call's own
+/// kernel and these, while they are in the cache; on a GPU the kernel has them as its load and its store.
 struct RowCalls {
   using Sources = std::vector<int>;  // places of tensors among inputs, outputs and scratch; -1: undefined
 
@@ -27,6 +28,7 @@ struct RowCalls {
   Sources load_inputs{}, load_outputs{}, inputs{}, outputs{}, grads{}, results{}, store_inputs{},
       store_outputs{};
   map::chain::Program store{};
+  mutable std::unique_ptr<map::chain::Compiled> compiled{};
 };
 
 /// Calls that run as one, in the place of the last of them.
@@ -75,6 +77,9 @@ std::string explain(const FusionPlan& plan, const std::vector<RecordedCall>& cal
 /// The part of run_fused() for a group with rows.
 void run_rows(const FusedCalls& group, std::span<const Tensor* const> inputs,
               std::span<const Tensor> outputs);
+/// The same on a GPU, or whether it can be. Then `outputs` are those of the group.
+bool run_rows_cuda(const FusedCalls& group, std::span<const Tensor* const> inputs,
+                   std::span<const Tensor> outputs, detail::Around::Ask ask);
 
 /// Runs a group on its tensors, as a call that observers see.
 void run_fused(const FusedCalls& group, std::span<const Tensor* const> inputs, std::span<Tensor> outputs);

@@ -6,10 +6,21 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/capture/assembly_internal.h>
 
-// Groups around a call that goes over rows, on the CPU: which calls these are, and how they run. The call's kernel is the op's own, on
-// some rows at a time, so that what its formulas read and write stays in the cache. It gives each row the same bits by itself.
+// Groups around a call that goes over rows: which calls these are, and how they run on the CPU (on a GPU: fusion_rows_gpu.cpp). The
+// call's kernel is the op's own, on some rows at a time, so that what its formulas read and write stays in the cache. It gives each
+// row the same bits by itself.
 
 namespace ct::capture_impl {
+namespace {
+
+constexpr const char* kNotOnGpu = "goes over rows, by a kernel that takes no formulas on a GPU";
+
+bool takes_formulas(const RecordedCall& c) {
+  const detail::AroundRecord* const record = detail::around_of(*c.op);
+  return record && (c.backward ? record->backward != nullptr : record->forward != nullptr);
+}
+
+}  // namespace
 
 // ---- Putting together ------------------------------------------------------------------------------------
 
@@ -17,8 +28,10 @@ bool Assembly::add_row_tensor(const Place& p, bool result, bool shared) {
   if (!p.defined) return true;
   if (p.storage == 0) return fail("has no elements");
   const Value* const before = made(p.storage);
-  if (!shared && !(leads(p.shape) && p.strides == contiguous_strides(p.shape)))
+  if (!on_gpu_ && !shared && !(leads(p.shape) && p.strides == contiguous_strides(p.shape)))
     return fail("has a tensor that is not cut by rows");
+  if (on_gpu_ && before && !result && &p != loaded_)
+    return fail("has a value of the group in another place than its load");
   if (before && (result || shared || !before->place->laid_out_as(p)))
     return fail("has a value of the group in another way than by rows");
   if (result &&
@@ -33,19 +46,23 @@ bool Assembly::add_rows(const RecordedCall& c, const rows::RowRecord& record) {
   const int axes = c.backward && !record.backward ? 0 : record.axes(c.attrs.view(), shape);
   if (axes == 0 || axes == shape.size())
     return fail("is no formula of each element, and does not go by rows");
-  bool on_gpu = false;  // told by any tensor: others may be undefined
-  c.for_each_place([&](const Place& p) { on_gpu = on_gpu || p.device.is_cuda(); });
-  if (on_gpu) return fail("goes over rows, by a kernel that takes no formulas on a GPU");
   if (row_) return fail("goes over rows, as another call of the group does");
-  rows_ = {.call = &c, .shared = record.shared, .lead = shape.size() - axes, .shape = shape};
+  c.for_each_place(
+      [&](const Place& p) { on_gpu_ = on_gpu_ || p.device.is_cuda(); });  // others may be undefined
+  if (on_gpu_ && !takes_formulas(c)) return fail(kNotOnGpu);
+  rows_ = {.call = &c, .shared = record.shared, .lead = shape.size() - (on_gpu_ ? 0 : axes), .shape = shape};
+  loaded_ = c.backward ? &c.grads[0] : &c.inputs[0], stored_ = &c.results[0];
   if (parts_[0].shape && !leads(*parts_[0].shape)) return fail("has other rows");
+  if (on_gpu_ && !parts_[0].steps.empty() && !made(loaded_->storage))
+    return fail("reads nothing of the formulas before it");
   for (const AssemblyStep& step : parts_[0].steps)
-    if (const auto* const formulas = map::formulas_of(*step.call->op); formulas && formulas->y.draws)
+    if (const auto* const formulas = map::formulas_of(*step.call->op);
+        !on_gpu_ && formulas && formulas->y.draws)
       return fail("stays apart from what draws by the place in the whole tensor");
   for (std::size_t k = 0; k < c.flags.size(); ++k) {
     if (!(c.flags[k] & kGradNeeded)) continue;
     if (c.flags[k] & (kGradAccumulate | kGradWide)) return fail("adds to a gradient");
-    if (record.shared >> k & 1u) return fail("sums a gradient over rows");
+    if (!on_gpu_ && (record.shared >> k & 1u)) return fail("sums a gradient over rows");
   }
   for (std::size_t k = 0; k < c.inputs.size(); ++k)
     if (!add_row_tensor(c.inputs[k], false, (record.shared >> k & 1u) != 0)) return false;
@@ -56,6 +73,27 @@ bool Assembly::add_rows(const RecordedCall& c, const rows::RowRecord& record) {
     if (!add_row_tensor(p, true, false)) return false;
   row_ = &c;
   return true;
+}
+
+// Whether a value goes from the formulas to the kernel of a GPU in registers alone.
+bool Assembly::is_passed(const Value& w) const {
+  return w.phase == load && w.place->storage == loaded_->storage && !is_read_behind(*w.place);
+}
+
+bool Assembly::is_read_behind(const Place& p) const {
+  return std::ranges::any_of(parts_[1].inputs,
+                             [&](const Value& in) { return in.place->storage == p.storage; });
+}
+
+bool Assembly::fits_gpu(const FusedCalls& group) {
+  if (!parts_[1].steps.empty() && !is_read_behind(*stored_))
+    return fail("gives nothing to the formulas behind it");
+  std::vector<Tensor> inputs, outputs;
+  for (const Place& p : group.inputs) inputs.push_back(tensor_at(p));
+  for (const Place& p : group.outputs) outputs.push_back(tensor_at(p));
+  std::vector<const Tensor*> given;
+  for (const Tensor& t : inputs) given.push_back(&t);
+  return run_rows_cuda(group, given, outputs, detail::Around::Ask::fits) ? true : fail(kNotOnGpu);
 }
 
 bool Assembly::is_read_inside(const Value& written) const {

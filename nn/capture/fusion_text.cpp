@@ -18,7 +18,11 @@ void forward(const Forward& f) {
   InlineVector<const Tensor*, 8> outputs;
   for (const Tensor& t : f.outputs) outputs.emplace_back(&t);
   const FusedCalls& group = *f.attrs<Attrs>().group;
-  if (group.rows) return run_rows(group, f.inputs, f.outputs);
+  if (group.rows && f.out().device().is_cpu()) return run_rows(group, f.inputs, f.outputs);
+  if (group.rows) {
+    run_rows_cuda(group, f.inputs, f.outputs, detail::Around::Ask::run);
+    return;
+  }
   CT_CHECK(map::chain::run(group.program, {outputs.begin(), outputs.size()}, f.inputs), Error, "fused",
            "the kernel of a group is gone");
 }

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
     x = a.sum;  // every thread reads back what it wrote
   }
   if (a.mean) {
-    const C pivot = first_of_row(a, share.start);
+    const C pivot = first_of_row(a, share.start, rows::FromMemory{});
     share.each([&](long long, long long at) { mean += gpu::to_compute(x[at]) - pivot; });
     mean = pivot + share.combine(mean, gpu::Plus{}) / static_cast<C>(a.columns);
   }

@@ -5,6 +5,7 @@
 
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/cuda/workspace.h>
+#include <cotangent/core/op/around.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
 #include <cotangent/ops/normalization/long_rows.cuh>
 #include <cotangent/ops/normalization/rows.cuh>
@@ -21,6 +22,9 @@
 //   element, the second time out of L2.
 //
 // Vectors of T have 16 bytes; those of L have as many elements.
+
+// Texts of rescue_internal.h and rows.cuh (rows_text_cuda.cpp).
+extern "C" [[gnu::visibility("hidden")]] const char cotangent_norm_rows[];
 
 namespace ct::normalization {
 
@@ -49,8 +53,22 @@ void with_kernel(int loads, const Go& go) {
     rows::with_loads<2, 3, 4>(loads, go);
 }
 
+// The text of a kernel for rows in registers.
+template <class T, class L>
+detail::KernelText text_of(const char* way, bool centered, int loads) {
+  const auto name = [&](const char* of) { return std::string("normalization::") + of; };
+  const bool forward = *way == 'f';
+  return {
+      cotangent_norm_rows,
+      name(way) + "_rows<" + (centered ? "true, " : "false, ") + std::to_string(loads) + ">(a, load, store)",
+      name(forward ? "ForwardRows<" : "BackwardRows<") + detail::type_text<T>() + ", " +
+          detail::type_text<L>() + '>',
+      gpu::Vector<T>::size};
+}
+
+// Within formulas where there is `around`: false where the rows do not lie in registers.
 template <bool kCentered, class T, class L>
-void launch_forward(const ForwardCall& call) {
+bool launch_forward(const ForwardCall& call, const detail::Around* around) {
   using C = compute_t<T>;
   const long long rows = call.layout.rows, columns = call.layout.columns;
   const ForwardRows<T, L> a{pointer<T>(call.x),
@@ -69,19 +87,26 @@ void launch_forward(const ForwardCall& call) {
                      vectors(call.low_residual) && vectors(call.weight) && vectors(call.bias) &&
                      vectors(call.y) && vectors(call.sum);
   const Warps warps(gpu::ceil_div(columns, gpu::Vector<T>::size), false);
-  if (!gpu::kFastShapes<T> || !packs || warps.count > 32) return run_long_forward(call.op, a);
+  if (!gpu::kFastShapes<T> || !packs || warps.count > 32)
+    return around ? false : (run_long_forward(call.op, a), true);
+  bool done = true;
   if constexpr (gpu::kFastShapes<T>) {
-    const int together = warps.count == 1 ? 4 : 1;
+    const unsigned together = warps.count == 1 ? 4 : 1, threads = static_cast<unsigned>(32 * warps.count);
     with_kernel<T, L, false>(warps.loads, [&](auto loads) {
-      gpu::launch_waiting(
-          call.op, rows_forward<kCentered, T, L, loads()>, gpu::blocks_for(call.op, rows, together),
-          dim3(static_cast<unsigned>(32 * warps.count), static_cast<unsigned>(together)), 0, a);
+      const unsigned blocks = gpu::blocks_for(call.op, rows, together);
+      if (around)
+        done = around->launch(call.op, text_of<T, L>("forward", kCentered, loads()), blocks, threads,
+                              together, 0, &a, sizeof a);
+      else
+        gpu::launch_waiting(call.op, rows_forward<kCentered, T, L, loads()>, blocks, dim3(threads, together),
+                            0, a);
     });
   }
+  return done;
 }
 
 template <bool kCentered, class T, class L>
-void launch_backward(const BackwardCall& call) {
+bool launch_backward(const BackwardCall& call, const detail::Around* around) {
   using C = compute_t<T>;
   const long long rows = call.layout.rows, columns = call.layout.columns;
   BackwardRows<T, L> a{pointer<T>(call.x),
@@ -109,6 +134,8 @@ void launch_backward(const BackwardCall& call) {
   const auto blocks = static_cast<unsigned>(
       longer ? std::min<long long>(64, gpu::ceil_div(rows, 64))
              : std::min<long long>(gpu::multiprocessors(), gpu::ceil_div(rows, together)));
+  if (around && longer) return false;
+  bool done = true;
   const std::size_t each = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(columns);
   const bool want_weight = call.dweight.defined(), want_bias = call.dbias.defined();
   const gpu::Workspace workspace((want_weight + want_bias) * each * sizeof(C));
@@ -124,31 +151,56 @@ void launch_backward(const BackwardCall& call) {
               ? static_cast<std::size_t>(together / 2) * 32 * static_cast<std::size_t>(warps.count) *
                     static_cast<std::size_t>(loads() * gpu::Vector<T>::size) * sizeof(C)
               : 0;
-      gpu::launch_waiting(call.op, rows_backward<kCentered, T, L, loads()>, blocks,
-                          dim3(static_cast<unsigned>(32 * warps.count), together), memory, a);
+      const auto threads = static_cast<unsigned>(32 * warps.count);
+      if (around)
+        done = around->launch(call.op, text_of<T, L>("backward", kCentered, loads()), blocks, threads,
+                              together, memory, &a, sizeof a);
+      else
+        gpu::launch_waiting(call.op, rows_backward<kCentered, T, L, loads()>, blocks, dim3(threads, together),
+                            memory, a);
     });
   }
+  if (around && (!done || around->ask != detail::Around::Ask::run)) return done;
   if (want_weight || want_bias) finish_sums(call, a.dweight, a.dbias, blocks);
+  return true;
+}
+
+template <bool kCentered, bool kAdd>
+bool forward_cuda(const Forward& f, const detail::Around* around) {
+  const ForwardCall call(f, {kCentered, kAdd});
+  if (!call.work) return !around;
+  CT_CHECK(call.layout.columns <= 0x7fffffff, ShapeError, call.op, "a row has ", call.layout.columns,
+           " elements; on CUDA at most 2147483647 are possible");
+  bool done = false;
+  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(), [&]<class T, class L>(TypeTag<T>, TypeTag<L>) {
+    done = launch_forward<kCentered, T, L>(call, around);
+  });
+  return done;
+}
+
+template <bool kCentered, bool kAdd>
+bool backward_cuda(const Backward& b, const detail::Around* around) {
+  const BackwardCall call(b, {kCentered, kAdd});
+  if (!call.work) return !around;
+  bool done = false;
+  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(), [&]<class T, class L>(TypeTag<T>, TypeTag<L>) {
+    done = launch_backward<kCentered, T, L>(call, around);
+  });
+  if (!around) call.finish(b);
+  return done;
 }
 
 template <bool kCentered, bool kAdd>
 void forward_cuda(const Forward& f) {
-  const ForwardCall call(f, {kCentered, kAdd});
-  if (!call.work) return;
-  CT_CHECK(call.layout.columns <= 0x7fffffff, ShapeError, call.op, "a row has ", call.layout.columns,
-           " elements; on CUDA at most 2147483647 are possible");
-  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),
-                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { launch_forward<kCentered, T, L>(call); });
+  forward_cuda<kCentered, kAdd>(f, nullptr);
 }
-
 template <bool kCentered, bool kAdd>
 void backward_cuda(const Backward& b) {
-  const BackwardCall call(b, {kCentered, kAdd});
-  if (!call.work) return;
-  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(), [&]<class T, class L>(TypeTag<T>, TypeTag<L>) {
-    launch_backward<kCentered, T, L>(call);
-  });
-  call.finish(b);
+  backward_cuda<kCentered, kAdd>(b, nullptr);
 }
+/// A norm without a residual loads one tensor, and stores one.
+template <bool kCentered>
+inline constexpr detail::AroundRecord kAroundRecord{true, forward_cuda<kCentered, false>,
+                                                    backward_cuda<kCentered, false>};
 
 }  // namespace ct::normalization

@@ -8,6 +8,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/normalization/norm_use.h>
+#include <cotangent/ops/normalization/rescue_internal.h>
 
 // Shared parts of layer_norm and rms_norm: both bring every row of a tensor to a common scale, layer_norm around
 // its mean (`centered`), rms_norm around 0. Each comes plain and with a residual that is added first (`add`).
@@ -46,16 +47,6 @@ struct Kind {
     return centered ? add ? "add_layer_norm" : "layer_norm" : add ? "add_rms_norm" : "rms_norm";
   }
 };
-
-/// Factor of deviations that are squared anew, where the sum of the squares of a row left the range
-/// in which it is exact: rows near 1e25 in f32, or near 1e-25 if eps is as small. Otherwise 1.
-template <class C>
-CT_HD inline C rescue_scale(C squares, C columns, C eps) {
-  constexpr C large = sizeof(C) == 4 ? C(0x1p100) : C(0x1p900), small = 1 / large;
-  constexpr C down = sizeof(C) == 4 ? C(0x1p-80) : C(0x1p-600), up = 1 / down;
-  if (!(squares < large)) return down;
-  return squares < small * columns && eps < small ? up : C(1);
-}
 
 /// A contiguous tensor seen as [rows, columns].
 struct Layout {

@@ -6,9 +6,11 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
+#include <cotangent/ops/engine/rows/elements.cuh>
 #include <cotangent/ops/engine/rows/share.cuh>
 
-// The kernels of normalization/normalization_cuda.cuh for rows of whole vectors that fit into registers.
+// The kernels of normalization/normalization_cuda.cuh for rows of whole vectors that fit into registers. A captured step compiles
+// this text anew, with formulas in the place of their load and store (core/op/around.h).
 
 namespace ct::normalization {
 
@@ -70,9 +72,10 @@ __device__ __forceinline__ void load_parameter(const T* p, long long at, float o
 
 // The first element of a row, residual and all, which the mean is summed around: far from 0 the mean's
 // rounding would count as spread.
-template <class T, class L>
-__device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a, long long offset) {
-  const compute_t<T> x = gpu::to_compute(a.x[offset]);
+template <class T, class L, class Load>
+__device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a, long long offset,
+                                                     const Load& load) {
+  const compute_t<T> x = gpu::to_compute(load.first(a.x, offset));
   if (!a.adds()) return x;
   return gpu::to_compute(gpu::from_compute<T>(x + a.addend(offset)));
 }
@@ -96,9 +99,9 @@ __device__ __forceinline__ rows::Share<N, kLoads> share_of(int columns) {
 }
 
 // blockDim = (threads of a row, rows): several rows only if each belongs to one warp.
-template <bool kCentered, class T, class L, int kLoads>
-__global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
-  gpu::wait_for_previous();
+template <bool kCentered, int kLoads, class T, class L, class Load, class Store>
+__device__ __forceinline__ void forward_rows(const ForwardRows<T, L>& a, const Load& load,
+                                             const Store& store) {
   using C = compute_t<T>;
   using Pack = gpu::Vector<T>;
   constexpr int N = Pack::size;
@@ -109,7 +112,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   const auto share = share_of<N, kLoads>(a.columns);
 
   Pack v[kLoads];
-  share.load(v, a.x + offset);
+  share.each([&](int k, int at) { load(v[k], a.x, offset + at); });
   const auto add = [&]<class R>(const R* residual) {
     gpu::Vector<R, N> r[kLoads];
     share.load(r, residual + offset);
@@ -124,12 +127,12 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     });
   };
   if (a.residual) add(a.residual);
-  if constexpr (a.kMixed)
+  if constexpr (!std::is_same_v<T, L>)
     if (a.low_residual) add(a.low_residual);
 
   C mean = 0;
   if constexpr (kCentered) {
-    const C pivot = first_of_row(a, offset);
+    const C pivot = first_of_row(a, offset, load);
     share.each([&](int k, int) {
       C e[N];
       v[k].unpack(e);
@@ -163,8 +166,13 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     load_parameter<T, N>(a.bias, at, 0, b);
 #pragma unroll
     for (int j = 0; j < N; ++j) e[j] = (e[j] - mean) * rstd * w[j] + b[j];
-    gpu::Vector<L, N>::from_compute(e).store(a.y + offset + at);
+    store(gpu::Vector<L, N>::from_compute(e), a.y, offset + at);
   });
+}
+template <bool kCentered, class T, class L, int kLoads>
+__global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
+  gpu::wait_for_previous();
+  forward_rows<kCentered, kLoads>(a, rows::FromMemory{}, rows::ToMemory{});
 }
 
 // The sums over the warps of a row: those with the same threadIdx.y. Two sets of slots take turns, so that
@@ -209,9 +217,9 @@ __device__ __forceinline__ void sum_rows_of_block(C (&values)[kCount], C* memory
 }
 
 // blockDim = (threads of a row, rows), kBackwardWarps warps in all.
-template <bool kCentered, class T, class L, int kLoads>
-__global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T, L> a) {
-  gpu::wait_for_previous();
+template <bool kCentered, int kLoads, class T, class L, class Load, class Store>
+__device__ __forceinline__ void backward_rows(const BackwardRows<T, L>& a, const Load& load,
+                                              const Store& store) {
   using C = compute_t<T>;
   using Pack = gpu::Vector<T>;
   constexpr int N = Pack::size;
@@ -237,7 +245,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     const long long offset = row * a.columns;
     share.each([&](int k, int at) {
       part.x[k] = Pack::load_streaming(a.x + offset + at);
-      part.g[k] = gpu::Vector<L, N>::load_streaming(a.g + offset + at);
+      load(part.g[k], a.g, offset + at);
       if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + at);
     });
     part.mean = kCentered ? __ldg(a.mean + row) : C(0);
@@ -292,8 +300,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
 #pragma unroll
         for (int j = 0; j < N; ++j) xs[j] += gs[j];
       }
-      if (!a.kMixed || a.dx) Pack::from_compute(xs).store(a.dx + offset + at);
-      if constexpr (a.kMixed)
+      if (std::is_same_v<T, L> || a.dx) store(Pack::from_compute(xs), a.dx, offset + at);
+      if constexpr (!std::is_same_v<T, L>)
         if (a.low_dx) gpu::Vector<L, N>::from_compute(xs).store(a.low_dx + offset + at);
     });
   }
@@ -316,6 +324,12 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
       write(a.dbias, db);
     }
   }
+}
+
+template <bool kCentered, class T, class L, int kLoads>
+__global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T, L> a) {
+  gpu::wait_for_previous();
+  backward_rows<kCentered, kLoads>(a, rows::FromMemory{}, rows::ToMemory{});
 }
 
 }  // namespace ct::normalization

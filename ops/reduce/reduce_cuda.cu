@@ -7,6 +7,16 @@
 namespace ct::reduce {
 
 template <Kind kind>
+bool sum_or_mean(const Forward& f, const detail::Around* around) {
+  const Tensor& x = f.in(0);
+  const double count = f.out().numel() == 0 ? 1 : static_cast<double>(x.numel() / f.out().numel());
+  return sum_around(x, axis_mask(f.op.name, f.attrs<Attrs>().axes, x.dim()), f.out(),
+                    kind == Kind::mean ? count : 1, false, around);
+}
+template <Kind kind>
+constexpr detail::AroundRecord kAround{false, sum_or_mean<kind>, nullptr};
+
+template <Kind kind>
 void sums_cuda(const Forward& f) {
   const Tensor& x = f.in(0);
   if constexpr (kind == Kind::prod) {
@@ -15,9 +25,7 @@ void sums_cuda(const Forward& f) {
       run_forward<T>(f, ProdFold<fold_t<T>>{}, Order::any, &f.out(), nullptr);
     });
   } else {
-    const double count = f.out().numel() == 0 ? 1 : static_cast<double>(x.numel() / f.out().numel());
-    sum_cuda(x, axis_mask(f.op.name, f.attrs<Attrs>().axes, x.dim()), f.out(), kind == Kind::mean ? count : 1,
-             false);
+    sum_or_mean<kind>(f, nullptr);
   }
 }
 
@@ -41,5 +49,7 @@ Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
 
 }  // namespace ct::reduce
 
-CT_KERNELS(cuda, reduce_sum, CT_FOLD(sums_cuda, sum), CT_FOLD(sums_cuda, mean))
+CT_KERNELS(cuda, reduce_sum, CT_FOLD(sums_cuda, sum), CT_FOLD(sums_cuda, mean),
+           forward_only("sum around", hand_out<reduce::kAround<reduce::Kind::sum>>),
+           forward_only("mean around", hand_out<reduce::kAround<reduce::Kind::mean>>))
 CT_KERNELS(cuda, reduce_product, CT_FOLD(sums_cuda, prod))

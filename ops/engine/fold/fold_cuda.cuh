@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/op/around.h>
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/fold/fold_kernels.cuh>
 
@@ -32,6 +33,10 @@ void launch_after(const char* op, dim3 grid, dim3 block, std::size_t smem, const
   if (status != cudaSuccess) gpu::throw_cuda_error(op, "the kernel launch", status);
 }
 
+/// sum_cuda() (engine/fold/sum.h), within formulas where there is `around`: false for other than whole rows of floats.
+bool sum_around(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate,
+                const detail::Around* around);
+
 /// Space for the partial results of an op that was cut; freed in the stream's order.
 template <class Acc>
 Tensor allocate_partials(std::int64_t n) {
@@ -55,11 +60,23 @@ void merge_pieces(const char* op, const F& fold, const Tensor& partials, std::in
 /// properties of the device, so that results do not depend on it.
 inline constexpr std::int64_t kPieceElements = 16384, kManyBlocks = 2112, kFewBlocks = 512;
 
+/// Within formulas where there is `around`, for folds with a text (F::kText) and outputs that are not cut.
 template <class T, class F>
-void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& plan, const Out& out) {
+bool run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& plan, const Out& out,
+              const detail::Around* around = nullptr) {
   using Acc = typename F::Acc;
   RowLayout layout = RowLayout::strided;
   std::int64_t units = plan.count;
+  const auto within = [&](const char* call, std::int64_t blocks, unsigned threads, int group) {
+    if constexpr (kVectors<T> && requires { F::kText; }) {
+      const RowsCall<T, F> all{fold, x, plan, layout, group, out};
+      return around->launch(
+          op, {F::kText, call, std::string(F::kType) + detail::type_text<T>() + ">", gpu::Vector<T>::size},
+          gpu::blocks_for(op, blocks, 1), threads, 1, 0, &all, sizeof all);
+    } else {
+      return false;
+    }
+  };
   if constexpr (kVectors<T>) {
     constexpr std::int64_t n = gpu::Vector<T>::size;
     if (plan.reduced[0].stride == 1 || plan.reduced[0].size == 1) {
@@ -75,8 +92,13 @@ void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& pla
     if (units <= 256) {  // at most 8 loads per thread of a warp
       int group = 1;
       while (group < 32 && group * 2 <= units) group *= 2;
-      return gpu::launch_waiting(op, rows_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs, 256 / group)),
-                                 dim3(256), 0, fold, x, plan, layout, group, out);
+      const unsigned blocks = gpu::blocks_for(op, plan.outputs, 256 / group);
+      if (around)
+        return within("fold::fold_groups(a.fold, fold::Loaded{a.x, load}, a.plan, a.layout, a.group, a.out)",
+                      blocks, 256, group);
+      gpu::launch_waiting(op, rows_kernel<T, F>, dim3(blocks), dim3(256), 0, fold, x, plan, layout, group,
+                          out);
+      return true;
     }
   }
   std::int64_t pieces = 1, step = plan.count;
@@ -86,11 +108,18 @@ void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& pla
     pieces = gpu::ceil_div(plan.count, step);
   }
   const unsigned threads = units <= 256 ? 32 : units <= 1024 ? 128 : units <= 4096 || pieces > 1 ? 256 : 512;
+  if (around)
+    return pieces == 1 &&
+           within(
+               "fold::fold_blocks(a.fold, fold::Loaded{a.x, load}, a.plan, a.layout, a.plan.count, 1, "
+               "nullptr, a.out)",
+               plan.outputs, threads, 0);
   const Tensor partials = pieces > 1 ? allocate_partials<Acc>(pieces * plan.outputs) : Tensor();
   gpu::launch_waiting(op, blocks_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs * pieces, 1)),
                       dim3(threads), 0, fold, x, plan, layout, step, static_cast<int>(pieces),
                       static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);
   if (pieces > 1) merge_pieces(op, fold, partials, plan.outputs, static_cast<int>(pieces), out);
+  return true;
 }
 
 template <int N, class T, class F>
@@ -119,23 +148,26 @@ void run_columns(const char* op, const F& fold, const Source<T>& x, const Plan& 
 
 /// Reduces what `plan` says of `x`, whose elements visit_elements() calls T.
 template <class T, class F>
-void run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, const Out& out) {
-  if (plan.outputs == 0) return;
+bool run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, const Out& out,
+              const detail::Around* around = nullptr) {
+  if (plan.outputs == 0) return true;
   Source<T> data;
   if constexpr (std::is_integral_v<T>) {
     data = {x.raw_data(), x.dtype()};
   } else {
     data = {static_cast<const T*>(x.raw_data()), x.dtype() == DType::f16};
   }
-  if (plan.count == 0 || !plan.columns()) return run_rows<T>(op, fold, data, plan, out);
+  if (plan.count == 0 || !plan.columns()) return run_rows<T>(op, fold, data, plan, out, around);
+  if (around) return false;
   if constexpr (kVectors<T>) {
     constexpr int n = gpu::Vector<T>::size;
     const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
     if (gpu::is_aligned(data.data, 16) && plan.kept[0].size % n == 0 && plan.kept[0].size >= 8 * n &&
         whole(plan.kept[1]) && whole(plan.reduced[0]) && whole(plan.reduced[1]))
-      return run_columns<n, T>(op, fold, data, plan, out);
+      return run_columns<n, T>(op, fold, data, plan, out), true;
   }
   run_columns<1, T>(op, fold, data, plan, out);
+  return true;
 }
 
 }  // namespace ct::fold

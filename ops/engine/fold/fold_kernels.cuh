@@ -40,6 +40,7 @@ inline constexpr bool kVectors = gpu::kFastShapes<T> && !std::is_integral_v<T>;
 
 /// Integers of any dtype and bools, as a pointer to i64 would have them.
 struct Integral {
+  using Element = std::int64_t;
   const void* data;
   DType dtype;
   std::int64_t first = 0;
@@ -60,6 +61,7 @@ struct Integral {
 /// Floating elements; `f16` as for gpu::unpack().
 template <class T>
 struct Floating {
+  using Element = T;
   const T* data;
   bool f16;
 
@@ -79,12 +81,29 @@ __device__ __forceinline__ gpu::Vector<std::int64_t, N> load(const Integral& x, 
   return gpu::Vector<std::int64_t, N>::filled(x[i]);
 }
 
+/// Floating elements by way of a load (rows/elements.cuh), which goes by their number. `data` tells how they are aligned.
+template <class T, class Load>
+struct Loaded : Floating<T> {
+  const Load& load;
+  std::int64_t first = 0;
+
+  __device__ Loaded operator+(std::int64_t n) const { return {{this->data + n, this->f16}, load, first + n}; }
+};
+template <int N, class T, class Load>
+__device__ __forceinline__ gpu::Vector<T, N> load(const Loaded<T, Load>& x, std::int64_t i) {
+  gpu::Vector<T, N> v;
+  x.load(v, x.data - x.first, x.first + i);
+  return v;
+}
+
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 /// Calls f with the TypeTag of the element type whose kernels serve a dtype.
 template <class F>
 void visit_elements(DType t, F&& f) {
   if (is_floating(t)) return gpu::visit_widths(t, f);
   f(TypeTag<std::int64_t>{});
 }
+#endif
 
 // ---- results ----
 
@@ -194,9 +213,10 @@ __device__ void add(const F& fold, typename F::Acc& acc, const gpu::Vector<T, N>
   fold.add(acc, values, index);
 }
 
-template <class F, class T>
-__device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const Floating<T>& x, std::int64_t begin,
+template <class F, class X>
+__device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const X& x, std::int64_t begin,
                                 std::int64_t end, int thread, int width) {
+  using T = typename X::Element;
   using Pack = gpu::Vector<T>;
   constexpr int n = Pack::size, unroll = 4;
   const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x.data + begin) % 16 / sizeof(T));
@@ -216,9 +236,10 @@ __device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const Float
     add(fold, acc, load<1>(x, j), x.f16, j);
 }
 
-template <class T, class F>
-__device__ void fold_elements(const F& fold, typename F::Acc& acc, const Source<T>& x, const Plan& plan,
+template <class F, class X>
+__device__ void fold_elements(const F& fold, typename F::Acc& acc, const X& x, const Plan& plan,
                               RowLayout layout, std::int64_t begin, std::int64_t end, int thread, int width) {
+  using T = typename X::Element;
   const Axis inner = plan.reduced[0], outer = plan.reduced[1];
   if constexpr (kVectors<T>) {
     if (layout == RowLayout::contiguous) return fold_contiguous(fold, acc, x, begin, end, thread, width);
@@ -238,29 +259,33 @@ __device__ void fold_elements(const F& fold, typename F::Acc& acc, const Source<
 
 // ---- kernels ----
 
-template <class T, class F>
-__global__ void __launch_bounds__(256)
-    rows_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, int group, Out out) {
-  gpu::wait_for_previous();
+template <class F, class X>
+__device__ __forceinline__ void fold_groups(const F& fold, const X& x, const Plan& plan, RowLayout layout,
+                                            int group, const Out& out) {
   const int thread = static_cast<int>(threadIdx.x) % group;
   const std::int64_t k =
       static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / group) + static_cast<int>(threadIdx.x) / group;
   typename F::Acc acc = fold.identity();
   if (k < plan.outputs)
-    fold_elements<T>(fold, acc, x + plan.kept_offset(k), plan, layout, 0, plan.count, thread, group);
+    fold_elements(fold, acc, x + plan.kept_offset(k), plan, layout, 0, plan.count, thread, group);
   merge_group(fold, acc, group);
   if (k < plan.outputs && thread == 0) write_result(fold, acc, k, out);
 }
-
 template <class T, class F>
-__global__ void __launch_bounds__(512)
-    blocks_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, std::int64_t step, int pieces,
-                  typename F::Acc* partials, Out out) {
+__global__ void __launch_bounds__(256)
+    rows_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, int group, Out out) {
   gpu::wait_for_previous();
+  fold_groups(fold, x, plan, layout, group, out);
+}
+
+template <class F, class X>
+__device__ __forceinline__ void fold_blocks(const F& fold, const X& x, const Plan& plan, RowLayout layout,
+                                            std::int64_t step, int pieces, typename F::Acc* partials,
+                                            const Out& out) {
   const std::int64_t k = blockIdx.x / pieces, piece = blockIdx.x % pieces;
   const std::int64_t begin = piece * step, end = min(begin + step, plan.count);
   typename F::Acc acc = fold.identity();
-  fold_elements<T>(fold, acc, x + plan.kept_offset(k), plan, layout, begin, end, threadIdx.x, blockDim.x);
+  fold_elements(fold, acc, x + plan.kept_offset(k), plan, layout, begin, end, threadIdx.x, blockDim.x);
   merge_block(fold, acc);
   if (threadIdx.x != 0) return;
   if (pieces > 1) {
@@ -269,7 +294,26 @@ __global__ void __launch_bounds__(512)
     write_result(fold, acc, k, out);
   }
 }
+template <class T, class F>
+__global__ void __launch_bounds__(512)
+    blocks_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, std::int64_t step, int pieces,
+                  typename F::Acc* partials, Out out) {
+  gpu::wait_for_previous();
+  fold_blocks(fold, x, plan, layout, step, pieces, partials, out);
+}
 
+/// The one argument of such kernels in a text: an output to a group, or a whole one to a block.
+template <class T, class F>
+struct RowsCall {
+  F fold;
+  Floating<T> x;
+  Plan plan;
+  RowLayout layout;
+  int group;
+  Out out;
+};
+
+#ifndef CT_KERNEL_TEXT  // where rows alone are folded
 /// Merges acc[j] of all threads of equal threadIdx.x into that of threadIdx.y = 0. blockDim.y is a power
 /// of 2.
 template <int N, class F>
@@ -370,5 +414,6 @@ __global__ void __launch_bounds__(256)
   merge_rows_of_block(fold, acc);
   if (k < outputs && threadIdx.y == 0) write_result(fold, acc[0], k, out);
 }
+#endif
 
 }  // namespace ct::fold

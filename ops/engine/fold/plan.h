@@ -47,6 +47,7 @@ struct Plan {
   }
 };
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 /// Whether the order of the elements of one output matters: it does where positions are returned. If not, the
 /// axes are taken in the order they have in memory.
 enum class Order : std::uint8_t { any, logical };
@@ -63,5 +64,6 @@ Tensor mergeable(const Tensor& x, AxisMask& mask);
 
 /// Plans `x`, packing it (and changing `x` and `mask`) if it has to.
 Plan plan_or_pack(Tensor& x, AxisMask& mask, Order order, Repeats repeats);
+#endif
 
 }  // namespace ct::fold

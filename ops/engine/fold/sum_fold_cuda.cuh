@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <cotangent/core/cuda/block_reduce.h>
+#include <cotangent/ops/engine/fold/fold_kernels.cuh>
 
 // Sums on CUDA; see engine/fold/fold_cuda.cuh for the parts of a fold.
 //
@@ -25,8 +26,17 @@ __device__ __forceinline__ C tree(const C (&x)[N], Combine combine) {
 }
 using gpu::Plus;
 
+#ifndef CT_KERNEL_TEXT
+// Texts of plan.h, fold_kernels.cuh and this file (sum_text_cuda.cpp).
+extern "C" [[gnu::visibility("hidden")]] const char cotangent_sum_rows[];
+#endif
+
 template <class Element>
 struct SumFold {
+#ifndef CT_KERNEL_TEXT
+  static constexpr const char* kText = cotangent_sum_rows;
+  static constexpr const char* kType = "fold::SumCall<";
+#endif
   using C = Element;
   using Acc = C;
   using Second = char;
@@ -45,5 +55,8 @@ struct SumFold {
     value = scaled ? acc * repeats / divisor : acc;
   }
 };
+
+template <class T>
+using SumCall = RowsCall<T, SumFold<fold_t<T>>>;
 
 }  // namespace ct::fold

@@ -127,6 +127,13 @@ bool ready(const Program& program, std::span<const Tensor* const> outputs,
       .run(program, outputs, inputs, true);
 }
 
+bool Wrapping::launch(const char* op, const detail::KernelText& text, unsigned blocks, unsigned threads,
+                      unsigned threads_y, std::size_t shared, const void* argument, std::size_t bytes) const {
+  const CudaGrid grid{blocks, threads, static_cast<unsigned>(shared), 1, threads_y};
+  return functions_of(kernel_tables::chain_functions, ct::cuda())
+      .launch(*this, op, text, grid, argument, bytes);
+}
+
 std::string describe(const Program& p) {
   const auto value = [&](int v) {
     return detail::cat(v < p.inputs ? 'x' : 'v', v < p.inputs ? v : v - p.inputs);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/jit/launch.h>
+#include <cotangent/core/op/around.h>
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/map/record.h>
 
@@ -51,6 +53,8 @@ struct Program {
   /// Each step has the bits of the op that runs alone: results of 16 bits are rounded, and on a GPU nothing is contracted with the
   /// next step.
   bool round_between = false;
+  /// Some step has the bits of its op in chunks of 16 bytes alone (Steady).
+  bool in_chunks = false;
 
   /// Adds a step, and returns its result.
   int add(const Step& step, DType dtype) {
@@ -102,13 +106,31 @@ bool run(const Program& program, std::span<const Tensor* const> outputs,
 bool ready(const Program& program, std::span<const Tensor* const> outputs,
            std::span<const Tensor* const> inputs);
 
-/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, 0, the sizes from axis
-/// 1 on, the strides of each operand, and the numbers of steps that name them.
+/// Programs around a call of an op's kernel.
+struct Wrapping final : detail::Around {
+  struct Part {
+    const Program* program = nullptr;  // null: memory
+    std::span<const Tensor*const> outputs{}, inputs{};
+    std::size_t passed = 0;  // the output that the kernel takes, or the input that it gives
+    bool in_memory = true;   // others see that, too
+  };
+  Part load{}, store{};
+  std::unique_ptr<Compiled>& compiled;
+
+  explicit Wrapping(std::unique_ptr<Compiled>& kept) : compiled(kept) {}
+  bool launch(const char* op, const detail::KernelText& text, unsigned blocks, unsigned threads,
+              unsigned threads_y, std::size_t shared, const void* argument, std::size_t bytes) const override;
+};
+
+/// The CUDA text of a program, with one kernel, "chain", whose argument is a struct of words: the operands in memory, the number of
+/// threads, 0, the sizes from axis 1 on, the strides of each operand, and the numbers of steps that name them.
 struct Variant {
   int vector = 1;              // elements that a thread moves at once
   int rank = 1;                // of the layout
   bool wide_index = false;     // offsets of 64 bits
   std::uint64_t repeated = 0;  // bit k: operand k (outputs, then inputs) is one number along the last axis
+  int passed = -1;             // an operand that a kernel of rows takes or gives in registers,
+  bool in_memory = true;       // which is an output that is written, too
   std::vector<DType> storage;  // of the operands
 };
 /// Where a formula has the same bits in every kernel of a GPU: a compiler may choose which of its products it contracts with a sum,
@@ -119,6 +141,13 @@ Steady steadiness(std::string_view text, DType dtype);
 /// Whether a formula names its number p, or q.
 bool names_number(std::string_view text, char number);
 std::string cuda_text(const Program& program, const Variant& variant);
+/// The declarations alone: `library`, what all texts have in front, and the struct ct::map::chain::NAME::Program.
+std::string library_text(bool draws);
+std::string program_text(const Program& program, const Variant& variant, std::string_view name);
+bool draws(const Program& program);
+/// The text of an op's kernel in programs: its arguments are the op's, the load's and the store's.
+std::string wrapped_text(const detail::KernelText& kernel, unsigned threads, const Wrapping& around,
+                         const Variant& load, const Variant& store);
 
 /// The program for people: a line for each step.
 std::string describe(const Program& program);
@@ -129,6 +158,9 @@ namespace ct {
 struct ChainFunctions {
   bool (*run)(const map::chain::Program& program, std::span<const Tensor* const> outputs,
               std::span<const Tensor* const> inputs, bool only_prepare);
+  /// See Wrapping::launch(); on a GPU alone.
+  bool (*launch)(const map::chain::Wrapping& around, const char* op, const detail::KernelText& text,
+                 const CudaGrid& grid, const void* argument, std::size_t bytes) = nullptr;
 };
 CT_FUNCTION_TABLES(ChainFunctions, chain_functions)
 }  // namespace ct

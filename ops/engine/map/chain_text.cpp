@@ -2,21 +2,31 @@
 #include <string_view>
 
 #include <cotangent/core/base/error.h>
+#include <cotangent/core/op/around.h>
 #include <cotangent/ops/engine/map/chain.h>
 #include <cotangent/ops/engine/map/formulas.h>  // so that a change of it, embedded here, recompiles this file
 
-// The CUDA text of a program: the library's own formulas and lanes, a struct for each formula of a step, and one kernel. It
-// includes no file, so that NVRTC compiles it without CUDA's headers; numbers of steps are arguments, so that another number
-// needs no other kernel.
+// The CUDA text of a program: the library's own formulas and lanes, a struct for each formula of a step, one for the program, and a
+// kernel that runs it, of its own or (core/op/around.h) an op's. It includes no file, so that NVRTC compiles it without CUDA's headers;
+// numbers of steps are arguments, so that another number needs no other kernel.
 
 asm(".pushsection .rodata\n"
     "cotangent_chain_formulas: .incbin \"cotangent/ops/engine/map/formulas.h\"\n.byte 0\n"
     "cotangent_chain_philox: .incbin \"cotangent/core/base/philox.h\"\n.byte 0\n"
-    "cotangent_chain_lane: .incbin \"cotangent/ops/engine/map/lane.cuh\"\n.byte 0\n"
+    "cotangent_chain_lane: .incbin \"cotangent/core/cuda/math.h\"\n"
+    ".incbin \"cotangent/ops/engine/map/lane.cuh\"\n.byte 0\n"
+    "cotangent_chain_kernel: .incbin \"cotangent/core/cuda/kernel.h\"\n.byte 0\n"
+    "cotangent_chain_rows: .incbin \"cotangent/core/cuda/convert.h\"\n"
+    ".incbin \"cotangent/core/cuda/block_reduce.h\"\n"
+    ".incbin \"cotangent/ops/engine/rows/elements.cuh\"\n"
+    ".incbin \"cotangent/ops/engine/rows/extents.h\"\n"
+    ".incbin \"cotangent/ops/engine/rows/share.cuh\"\n.byte 0\n"
     ".popsection\n");
 [[gnu::visibility("hidden")]] extern const char chain_formulas[] asm("cotangent_chain_formulas");
 [[gnu::visibility("hidden")]] extern const char chain_lane[] asm("cotangent_chain_lane");
 [[gnu::visibility("hidden")]] extern const char chain_philox[] asm("cotangent_chain_philox");
+[[gnu::visibility("hidden")]] extern const char chain_kernel[] asm("cotangent_chain_kernel");
+[[gnu::visibility("hidden")]] extern const char chain_rows[] asm("cotangent_chain_rows");
 
 namespace ct::map::chain {
 namespace {
@@ -31,7 +41,21 @@ using int64_t = long long;
 using int32_t = int;
 using uint64_t = unsigned long long;
 using uint32_t = unsigned;
+using uint8_t = unsigned char;
+using size_t = decltype(sizeof(0));
+using uintptr_t = unsigned long long;
+template <class T> struct type_identity { using type = T; };
+template <class T> using type_identity_t = typename type_identity<T>::type;
+template <class A, class B> inline constexpr bool is_same_v = false;
+template <class A> inline constexpr bool is_same_v<A, A> = true;
+template <bool, class A, class B> struct conditional { using type = A; };
+template <class A, class B> struct conditional<false, A, B> { using type = B; };
+template <bool b, class A, class B> using conditional_t = typename conditional<b, A, B>::type;
 template <class T> struct numeric_limits;
+template <> struct numeric_limits<float> {
+  static __device__ constexpr float infinity() { return __builtin_bit_cast(float, 0x7f800000u); }
+  static __device__ constexpr float lowest() { return -0x1.fffffep127f; }
+};
 template <> struct numeric_limits<double> { static __device__ constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ull); } };
 template <bool, class T> struct enable_if {};
 template <class T> struct enable_if<true, T> { using type = T; };
@@ -56,17 +80,19 @@ template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
 #endif
 #define CT_HD __device__
 #define CT_API
-namespace ct::gpu {
-__device__ __forceinline__ float exp_fast(float x) { return __expf(x); }
-__device__ __forceinline__ double exp_fast(double x) { return ::exp(x); }
-}  // namespace ct::gpu
+#define CT_KERNEL_TEXT
+namespace ct {
+struct Half { unsigned short bits; };
+struct BFloat16 { unsigned short bits; };
+template <class T> using compute_t = std::conditional_t<sizeof(T) == 2, float, T>;
+enum class DType : unsigned char { f32, f64, f16, bf16, i64, i32, u8, boolean };
+}  // namespace ct
 )";
 
 constexpr std::string_view kElements = R"(
 namespace ct::map::chain {
 using map::Lane;
-struct Half { unsigned short bits; };
-struct BFloat { unsigned short bits; };
+using BFloat = BFloat16;
 __device__ __forceinline__ float wide(float x) { return x; }
 __device__ __forceinline__ double wide(double x) { return x; }
 __device__ __forceinline__ bool wide(bool x) { return x; }
@@ -140,6 +166,9 @@ std::string body(std::string_view text) {
   return kept;
 }
 
+static_assert(DType::f32 < DType::f64 && DType::f64 < DType::f16 && DType::f16 < DType::bf16 &&
+              static_cast<int>(DType::bf16) == 3);  // as kStandard has them
+
 std::string_view storage_name(DType t) {
   switch (t) {
     case DType::f16: return "Half";
@@ -177,7 +206,19 @@ Steady steadiness(std::string_view text, DType dtype) {
   return dtype == DType::f64 || text.find("lerp(") != text.npos ? Steady::nowhere : Steady::in_chunks;
 }
 
-std::string cuda_text(const Program& p, const Variant& variant) {
+bool draws(const Program& p) {
+  return std::any_of(p.steps.begin(), p.steps.end(),
+                     [](const Step& s) { return s.formula && s.formula->draws; });
+}
+
+std::string library_text(bool draws) {
+  static const std::string& library =
+      *new std::string(cat(kStandard, body(chain_kernel), body(chain_formulas), body(chain_lane), kElements,
+                           "}  // namespace ct::map::chain\n"));
+  return draws ? cat(library, kKey, body(chain_philox)) : library;
+}
+
+std::string program_text(const Program& p, const Variant& variant, std::string_view of) {
   const int outputs = static_cast<int>(p.outputs.size()), operands = outputs + p.inputs, rank = variant.rank;
   const auto is_read = [&](int k) {
     return k < outputs || p.input_slots[static_cast<std::size_t>(k - outputs)] >= 0;
@@ -186,31 +227,23 @@ std::string cuda_text(const Program& p, const Variant& variant) {
   const auto storage = [&](int k) { return storage_name(variant.storage[static_cast<std::size_t>(k)]); };
   const auto type = [&](int v) { return value_name(p.dtypes[static_cast<std::size_t>(v)]); };
 
-  static const std::string& library =
-      *new std::string(cat(kStandard, body(chain_formulas), body(chain_lane), kElements));
-  std::string text = library, kernel, arguments;
-  if (std::any_of(p.steps.begin(), p.steps.end(),
-                  [](const Step& s) { return s.formula && s.formula->draws; }))
-    text = cat(text, "}  // namespace ct::map::chain\n", kKey, body(chain_philox),
-               "namespace ct::map::chain {\n");
+  std::string kernel, members;
   std::vector<const map::FormulaRecord*> formulas;
   bool rough = !p.round_between;
   for (int m = 0; m < outputs; ++m)
     rough = rough && is_low_precision(variant.storage[static_cast<std::size_t>(m)]);
-  text += cat("using R = Lane<float, ", rough,
-              ">;\nusing Q = Lane<float, true>;\nusing D = Lane<double>;\n}  // namespace ct::map::chain\n");
+  std::string text = cat("namespace ct::map::chain::", of, " {\nusing R = Lane<float, ", rough,
+                         ">;\nusing Q = Lane<float, true>;\nusing D = Lane<double>;\n");
 
   for (int k = 0; k < operands; ++k)
-    if (is_read(k)) arguments += cat(k < outputs ? "" : "const ", storage(k), "* p", k, ", ");
-  arguments += "long long n, long long none";
-  for (int d = 1; d < rank; ++d) arguments += cat(", long long size", d);
+    if (is_read(k)) members += cat("  ", k < outputs ? "" : "const ", storage(k), "* p", k, ";\n");
+  members += "  long long n, none;\n";
+  const auto word = [&](auto... name) { members += cat("  long long ", name..., ";\n"); };
+  for (int d = 1; d < rank; ++d) word("size", d);
   for (int k = 0; k < operands; ++k)
-    for (int d = 0; d < rank && is_read(k); ++d) arguments += cat(", long long s", k, '_', d);
+    for (int d = 0; d < rank && is_read(k); ++d) word('s', k, '_', d);
 
-  kernel +=
-      cat("  using I = ", variant.wide_index ? "long long" : "int", ";\n  constexpr int V = ", variant.vector,
-          ";\n  const long long thread = blockIdx.x * 256LL + threadIdx.x;\n  if (thread >= n) return;\n",
-          "  I rest = I(thread);\n");
+  kernel += cat("  using I = ", variant.wide_index ? "long long" : "int", ";\n  I rest = I(thread);\n");
   for (int d = rank - 1; d > 0; --d)
     kernel += cat("  const I i", d, " = rest % I(size", d, ");\n  rest /= I(size", d, ");\n");
   kernel += "  const I i0 = rest;\n";
@@ -218,16 +251,20 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     if (!is_read(k)) continue;
     kernel += cat("  const I o", k, " = i0 * I(s", k, "_0)");
     for (int d = 1; d < rank; ++d) kernel += cat(" + i", d, " * I(s", k, '_', d, ')');
-    kernel += cat(";\n  Pack<", storage(k), ", V> r", k, ";\n");
+    kernel += ";\n";
+    if (k != variant.passed) kernel += cat("  Pack<", storage(k), ", V> r", k, ";\n");
   }
   for (int k = outputs; k < operands; ++k)
-    if (is_read(k))
+    if (is_read(k) && k != variant.passed)
       kernel += cat("  r", k, repeated(k) ? ".fill(p" : ".load(p", k, repeated(k) ? "[o" : " + o", k,
                     repeated(k) ? "]" : "", ");\n");
   kernel += "#pragma unroll\n  for (int j = 0; j < V; ++j) {\n";
   for (int v = 0; v < p.inputs; ++v)
     if (is_read(outputs + v))
-      kernel += cat("    const ", type(v), " v", v, " = wide(r", outputs + v, ".of[j]);\n");
+      kernel += outputs + v == variant.passed  // which may be a product of the kernel's
+                    ? cat("    const ", type(v), " v", v, " = apart(", type(v), "(wide(r", outputs + v,
+                          ".of[j])), none);\n")
+                    : cat("    const ", type(v), " v", v, " = wide(r", outputs + v, ".of[j]);\n");
   for (std::size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
     const int v = p.inputs + static_cast<int>(s);
@@ -236,7 +273,7 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     std::string value;
     bool rounds = false;
     if (step.operand_count == 0) {
-      arguments += cat(", double ", number('p'));
+      members += cat("  double ", number('p'), ";\n");
       value = cat(held(dtype) == DType::boolean ? "(" : cat(type(v), "("), number('p'),
                   held(dtype) == DType::boolean ? " != 0)" : ")");
     } else if (!step.formula) {
@@ -253,14 +290,13 @@ std::string cuda_text(const Program& p, const Variant& variant) {
       value = cat("F", index, "::eval(");
       for (int k = 0; k < step.operand_count; ++k) value += cat("As<", x, ">::of(v", step.operands[k], "), ");
       if (step.formula->draws) {
-        arguments += cat(", long long live", s, ", long long seed", s, ", long long offset", s,
-                         ", long long below", s);
+        for (const char* const name : {"live", "seed", "offset", "below"}) word(name, s);
         value += cat("LaneMask{philox_word(key(live", s, ", seed", s, ", offset", s,
                      "), std::uint64_t(thread * V + j)) < std::uint64_t(below", s, ")}, ");
       }
       for (const char which : {'p', 'q'}) {
         const bool named = names_number(step.formula->text, which);
-        if (named) arguments += cat(", double ", number(which));
+        if (named) members += cat("  double ", number(which), ";\n");
         value += cat(x, '(', named ? number(which) : "0", ')', which == 'p' ? ", " : ")");
       }
       value = step.formula->tiles->predicate ? cat(value, ".v") : cat("As<", type(v), ">::of(", value, ')');
@@ -277,9 +313,10 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     kernel += cat("    r", m, ".of[j] = Narrow<", storage(m), ">::of(v",
                   p.outputs[static_cast<std::size_t>(m)], ");\n");
   kernel += "  }\n";
-  for (int m = 0; m < outputs; ++m) kernel += cat("  r", m, ".store(p", m, " + o", m, ");\n");
+  for (int m = 0; m < outputs; ++m)
+    if (m != variant.passed || variant.in_memory)
+      kernel += cat("  if constexpr (kWrites) r", m, ".store(p", m, " + o", m, ");\n");
 
-  text += "namespace ct::map {\n";
   for (std::size_t f = 0; f < formulas.size(); ++f) {
     std::string names(formulas[f]->names);
     if (const std::size_t drawn = names.find("auto "); formulas[f]->draws)
@@ -287,9 +324,82 @@ std::string cuda_text(const Program& p, const Variant& variant) {
     text += cat("struct F", f, " { template <class X> static CT_FORMULA auto eval(", names, ") { ",
                 formulas[f]->text, "; } };\n");
   }
-  return text + cat("}  // namespace ct::map\nnamespace ct::map::chain {\nusing namespace map;\n",
-                    "extern \"C\" __global__ void __launch_bounds__(256) chain(", arguments, ") {\n", kernel,
-                    "}\n}  // namespace ct::map::chain\n");
+  const std::string passed =
+      variant.passed < 0 ? "" : cat(", Pack<", storage(variant.passed), ", V>& r", variant.passed);
+  return text + cat("struct Program {\n  static constexpr int V = ", variant.vector, ";\n", members,
+                    "  template <bool kWrites = true> __device__ __forceinline__ void run(long long thread",
+                    passed, ") const {\n", kernel, "  }\n",
+                    passed.empty() ? "" : cat("  using Passed = Pack<", storage(variant.passed), ", V>;\n"),
+                    "};\n}  // namespace ct::map::chain::", of, '\n');
+}
+
+std::string cuda_text(const Program& p, const Variant& variant) {
+  return library_text(draws(p)) + program_text(p, variant, "whole") + R"(
+extern "C" __global__ void __launch_bounds__(256) chain(const ct::map::chain::whole::Program p) {
+  ct::gpu::wait_for_previous();
+  const long long thread = blockIdx.x * 256LL + threadIdx.x;
+  if (thread < p.n) p.run(thread);
+}
+)";
+}
+
+// The elements of an op's kernel by way of programs.
+constexpr std::string_view kWays = R"(
+namespace ct::rows {
+template <class Program> struct Load : Program {
+  template <class T, int N>
+  __device__ __forceinline__ void operator()(gpu::Vector<T, N>& v, const T*, long long i) const {
+    typename Program::Passed elements;
+    constexpr int V = Program::V;
+    if constexpr (N == V) {
+      this->run(i / V, elements);
+      v.word = *reinterpret_cast<const typename gpu::Vector<T, N>::Word*>(elements.of);
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        this->run((i + j) / V, elements);
+        v.set(j, *reinterpret_cast<const T*>(elements.of + (i + j) % V));
+      }
+    }
+  }
+  template <class T> __device__ __forceinline__ T first(const T*, long long i) const {
+    typename Program::Passed elements;
+    this->template run<false>(i / Program::V, elements);
+    return elements.of[0];
+  }
+};
+template <class Program, bool kInMemory> struct Store : Program {
+  template <class T, int N>
+  __device__ __forceinline__ void operator()(const gpu::Vector<T, N>& v, T* to, long long i) const {
+    if constexpr (kInMemory) v.store(to + i);
+    typename Program::Passed elements;
+    if constexpr (N == Program::V) {
+      *reinterpret_cast<typename gpu::Vector<T, N>::Word*>(elements.of) = v.word;
+      this->run(i / N, elements);
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        *reinterpret_cast<T*>(elements.of) = v[j];
+        this->run(i + j, elements);
+      }
+    }
+  }
+};
+}  // namespace ct::rows
+)";
+
+std::string wrapped_text(const detail::KernelText& kernel, unsigned threads, const Wrapping& around,
+                         const Variant& load, const Variant& store) {
+  const auto* const first = around.load.program;
+  const auto* const last = around.store.program;
+  return cat(library_text((first && draws(*first)) || (last && draws(*last))), body(chain_rows), kWays,
+             body(kernel.headers), first ? program_text(*first, load, "load") : "",
+             last ? program_text(*last, store, "store") : "",
+             "namespace ct {\nextern \"C\" __global__ void __launch_bounds__(", threads, ") chain(const ",
+             kernel.argument, " a, const rows::", first ? "Load<map::chain::load::Program>" : "FromMemory",
+             " load, const rows::",
+             last ? cat("Store<map::chain::store::Program, ", store.in_memory, '>') : "ToMemory",
+             " store) {\n  gpu::wait_for_previous();\n  ", kernel.call, ";\n}\n}\n");
 }
 
 }  // namespace ct::map::chain

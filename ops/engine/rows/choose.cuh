@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cotangent/core/op/around.h>
 #include <cotangent/ops/engine/rows/cluster.cuh>
 #include <cotangent/ops/engine/rows/share.cuh>
 
@@ -44,9 +45,11 @@ bool run_in_clusters(const char* op, const Call& call, const Extents& e) {
 /// - cluster<Loads>, where kClusters says so: a row in the registers of a cluster of as many blocks as the last
 ///   parameter says; see walk_in_clusters(). kInputs is how many tensors are read.
 /// - loop: a row of any length and stride; see LoopShare. The last parameter is 0.
-/// f64 has loop alone. `aligned` says whether all tensors begin at a multiple of 16 bytes.
+/// f64 has loop alone. `aligned` says whether all tensors begin at a multiple of 16 bytes. Within formulas where there is `around`,
+/// for kernels with text<N, Loads>(): lanes alone, and false for other shapes.
 template <class T, class Kernels, class Call>
-void run(const char* op, Kernels, const Call& call, const Extents& e, bool aligned) {
+bool run(const char* op, Kernels, const Call& call, const Extents& e, bool aligned,
+         const ct::detail::Around* around = nullptr) {
   if constexpr (gpu::kFastShapes<T>) {
     constexpr int n = gpu::Vector<T>::size;
     const bool packs = aligned && e.n % n == 0 && e.inner == 1;
@@ -56,22 +59,30 @@ void run(const char* op, Kernels, const Call& call, const Extents& e, bool align
     if (e.inner == 1 && units <= 32 * (vectors ? kMostLoads<n> : kMostLoads<1>)) {
       int group = 1;
       while (group < 32 && group < units) group *= 2;
-      const auto go = [&](auto kernel) {
-        gpu::launch(op, kernel, gpu::blocks_for(op, e.outer, 128 / group), 128, 0, call, e, group);
+      const unsigned blocks = gpu::blocks_for(op, e.outer, 128 / group);
+      bool done = true;
+      const auto go = [&]<int N, int kLoads>(std::integral_constant<int, N>,
+                                             std::integral_constant<int, kLoads>) {
+        if (!around)
+          return gpu::launch(op, Kernels::template lanes<N, kLoads>(), blocks, 128, 0, call, e, group);
+        const InLanes<Call> all{call, e, group};
+        if constexpr (requires { Kernels::template text<N, kLoads>(); })
+          done = around->launch(op, Kernels::template text<N, kLoads>(), blocks, 128, 1, 0, &all, sizeof all);
       };
       const std::int64_t loads = gpu::ceil_div(units, group);
       if (vectors)
-        return with_loads<1, 4, kMostLoads<n>>(loads, [&]<int kLoads>(std::integral_constant<int, kLoads>) {
-          go(Kernels::template lanes<n, kLoads>());
-        });
-      return with_loads<1, kMostLoads<1>>(loads, [&]<int kLoads>(std::integral_constant<int, kLoads>) {
-        go(Kernels::template lanes<1, kLoads>());
-      });
+        with_loads<1, 4, kMostLoads<n>>(
+            loads, [&](auto constant) { go(std::integral_constant<int, n>{}, constant); });
+      else
+        with_loads<1, kMostLoads<1>>(loads,
+                                     [&](auto constant) { go(std::integral_constant<int, 1>{}, constant); });
+      return done;
     }
     if constexpr (Kernels::kClusters)
-      if (packs && detail::run_in_clusters<Kernels, T>(op, call, e)) return;
+      if (!around && packs && detail::run_in_clusters<Kernels, T>(op, call, e)) return true;
   }
-  launch_loop(op, Kernels::loop, e, call, e, 0);
+  if (!around) launch_loop(op, Kernels::loop, e, call, e, 0);
+  return !around;
 }
 
 }  // namespace ct::rows

@@ -46,6 +46,14 @@ struct LaneShare : Share<N, Loads> {
   }
 };
 
+/// The one argument of such a kernel in a text.
+template <class Call>
+struct InLanes {
+  Call call;
+  Extents extents;
+  int group;
+};
+
 /// Every `step`-th element of a row of any length and stride. Rows of neighbours belong to a block each; of other rows
 /// 32 neighbours do, and the threads of one threadIdx.x share one. blockDim = (32, up to kMostWarps).
 struct LoopShare {
@@ -89,6 +97,7 @@ struct LoopShare {
   }
 };
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 /// Launches a kernel whose blocks have a LoopShare each, for all rows.
 template <class... Params, class... Args>
 void launch_loop(const char* op, void (*kernel)(Params...), const Extents& e, Args&&... args) {
@@ -106,5 +115,6 @@ void with_loads(std::int64_t loads, const Go& go) {
     if (loads > kFirst) return with_loads<kMore...>(loads, go);
   go(std::integral_constant<int, kFirst>{});
 }
+#endif
 
 }  // namespace ct::rows
