@@ -88,7 +88,8 @@ void mlp_step_gpu(benchmark::State& state) {
   const ct::Tensor steps = ct::zeros({1}, {.dtype = ct::i64, .device = t.gpu});
   const ct::Tensor x = t.x.repeat({k, 1, 1}), y = t.y.repeat({k, 1});
   auto step = ct::capture([&](const ct::Tensor& a, const ct::Tensor& b) {
-    return ct::mlp_step_(params, exp_avgs, exp_avg_sqs, steps, a, b);
+    return ct::update::mlp_step_(params, exp_avgs, exp_avg_sqs, steps, a, b,
+                                 {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8});
   });
   while (step.replays() < 2) step(x, y);
   time_wall(state, t.gpu, static_cast<int>(200 * k), [&, i = 0]() mutable {

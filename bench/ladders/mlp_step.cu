@@ -89,7 +89,8 @@ struct Network {
     }
   }
   Tensor step(const Tensor& x, const Tensor& labels) const {
-    return mlp_step_(params, exp_avgs, exp_avg_sqs, steps, x, labels, {.lr = 1e-3, .eps = 1e-4});
+    return update::mlp_step_(params, exp_avgs, exp_avg_sqs, steps, x, labels,
+                             {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-4});
   }
 };
 

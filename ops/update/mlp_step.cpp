@@ -54,9 +54,11 @@ void check(const Tensor& t, const char* name, std::initializer_list<std::int64_t
 }  // namespace
 }  // namespace update::mlp
 
+namespace update {
+
 Tensor mlp_step_(TensorList params, TensorList exp_avgs, TensorList exp_avg_sqs, const Tensor& steps,
-                 const Tensor& x, const Tensor& labels, const MlpStepOptions& options) {
-  using namespace update::mlp;
+                 const Tensor& x, const Tensor& labels, const AdamAttrs& adam) {
+  using namespace mlp;
   constexpr const char* op = "mlp_step_";
   for (const TensorList* list : {&params, &exp_avgs, &exp_avg_sqs})
     CT_CHECK(list->size() == kParameters, ShapeError, op, "a list has ", list->size(),
@@ -72,6 +74,8 @@ Tensor mlp_step_(TensorList params, TensorList exp_avgs, TensorList exp_avg_sqs,
   check(x, "x", {k, rows, sizes[0]}, f32, x.device());
   check(labels, "labels", {k, rows}, i64, x.device());
   check(steps, "steps", {1}, i64, x.device());
+  CT_CHECK(!adam.amsgrad && adam.max_norm == 0, ValueError, op,
+           "amsgrad or a largest norm was asked for, which it lacks; train by layers and optim::Adam");
   const Tensor losses = Tensor::allocate({k}, f32, x.device());
   std::array<const Tensor*, Call::kFirst + 3 * kParameters> inputs{&x, &labels, &steps, &losses};
   for (std::size_t i = 0; i < kParameters; ++i)
@@ -83,12 +87,12 @@ Tensor mlp_step_(TensorList params, TensorList exp_avgs, TensorList exp_avg_sqs,
       else
         check(t, name, {sizes[i / 2 + 1]}, f32, x.device());
     }
-  const update::AdamAttrs attrs{options.lr,  options.beta1,        options.beta2,
-                                options.eps, options.weight_decay, options.decoupled};
-  detail::write(k_mlp_step, inputs, attrs);
+  ct::detail::write(k_mlp_step, inputs, adam);
   for (std::size_t i = 2; i < inputs.size(); ++i) inputs[i]->impl()->storage->bump_version();
   return losses;
 }
+
+}  // namespace update
 
 CT_COMPOSED(mlp_step)
 

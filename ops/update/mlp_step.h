@@ -2,14 +2,9 @@
 
 #include <cotangent/core/base/export.h>
 #include <cotangent/core/tensor/tensor.h>
+#include <cotangent/ops/update/update.h>
 
-namespace ct {
-
-/// Adam's numbers, as in optim::AdamOptions; with `decoupled` the weight decay is AdamW's.
-struct MlpStepOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  bool decoupled = false;
-};
+namespace ct::update {
 
 /// Trains a perceptron of three layers by k steps of Adam, each on a batch of its own, in place and off the tape:
 ///
@@ -22,9 +17,9 @@ struct MlpStepOptions {
 ///
 /// On a GPU all k steps are one launch, of a cluster of 16 blocks, which holds the weights and moments from the first step to
 /// the last: compute capability 9.0, at most 64 rows, 800 inputs, 128 units in either hidden layer and 16 classes.
-/// Throws ShapeError, DTypeError, DeviceError where the GPU has no such clusters, and IndexError for labels out of range (on a
+/// `adam` is that of an adam_step, which has neither amsgrad nor a norm: ValueError. Throws ShapeError, DTypeError, DeviceError where the GPU has no such clusters, and IndexError for labels out of range (on a
 /// GPU at the next call that waits for it).
 CT_API Tensor mlp_step_(TensorList params, TensorList exp_avgs, TensorList exp_avg_sqs, const Tensor& steps,
-                        const Tensor& x, const Tensor& labels, const MlpStepOptions& options = {});
+                        const Tensor& x, const Tensor& labels, const AdamAttrs& adam);
 
-}  // namespace ct
+}  // namespace ct::update

@@ -14,6 +14,8 @@ using ct::testing::bytes_of;
 
 namespace {
 
+constexpr update::AdamAttrs kUsual{.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+
 struct Sizes {
   std::int64_t k, rows, in, first, second, classes;
 };
@@ -35,8 +37,8 @@ struct Network {
     steps = zeros({1}, {.dtype = i64, .device = device});
     x = randn({s.k, s.rows, s.in}).to(device), labels = randint(0, s.classes, {s.k, s.rows}).to(device);
   }
-  Tensor step(const MlpStepOptions& options) {
-    return mlp_step_(params, exp_avgs, exp_avg_sqs, steps, x, labels, options);
+  Tensor step(const update::AdamAttrs& options) {
+    return update::mlp_step_(params, exp_avgs, exp_avg_sqs, steps, x, labels, options);
   }
   std::vector<Tensor> all() const {
     std::vector<Tensor> found = params;
@@ -52,7 +54,7 @@ double distance(const Tensor& found, const Tensor& wanted) {
   return abs(a - b).max().item<double>() / (abs(b).max().item<double>() + 1e-30);
 }
 
-void check_steps(const Sizes& sizes, const MlpStepOptions& o, Device device) {
+void check_steps(const Sizes& sizes, const update::AdamAttrs& o, Device device) {
   Network network(sizes, device), wanted(sizes, device);
   for (Tensor& p : wanted.params) p.set_requires_grad();
   const auto train = [&](auto optimizer) {
@@ -82,11 +84,11 @@ void check_steps(const Sizes& sizes, const MlpStepOptions& o, Device device) {
 void check_bits(Device device) {
   const Sizes sizes{4, 21, 300, 50, 70, 7};
   Network at_once(sizes, device), apart(sizes, device), captured(sizes, device);
-  const MlpStepOptions options{.lr = 1e-2};
+  const update::AdamAttrs options{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
   const Tensor losses = at_once.step(options);
   const auto one = [&](Network& n) {
     return [&](const Tensor& x, const Tensor& labels) {
-      return mlp_step_(n.params, n.exp_avgs, n.exp_avg_sqs, n.steps, x, labels, options);
+      return update::mlp_step_(n.params, n.exp_avgs, n.exp_avg_sqs, n.steps, x, labels, options);
     };
   };
   auto replayed = capture(one(captured));
@@ -103,15 +105,17 @@ void check_bits(Device device) {
 }
 
 void check_all(Device device) {
-  check_steps({3, 64, 784, 128, 128, 10}, {.eps = 1e-4}, device);
-  check_steps({2, 5, 37, 20, 33, 3}, {.lr = 1e-2, .eps = 1e-4, .weight_decay = 0.1, .decoupled = true},
+  check_steps({3, 64, 784, 128, 128, 10}, {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-4}, device);
+  check_steps({2, 5, 37, 20, 33, 3},
+              {.lr = 1e-2, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-4, .weight_decay = 0.1, .decoupled = true},
               device);
-  check_steps({2, 33, 202, 100, 4, 16}, {.lr = 1e-2, .eps = 1e-4, .weight_decay = 0.1}, device);
-  check_steps({1, 1, 1, 1, 1, 1}, {}, device);
+  check_steps({2, 33, 202, 100, 4, 16},
+              {.lr = 1e-2, .beta1 = 0.4, .beta2 = 0.9, .eps = 1e-4, .weight_decay = 0.1}, device);
+  check_steps({1, 1, 1, 1, 1, 1}, kUsual, device);
   check_bits(device);
   Network bad({1, 3, 4, 5, 6, 2}, device);
   bad.labels.fill_(2);
-  CHECK_THROWS_AS((bad.step({}), synchronize(device)), IndexError);
+  CHECK_THROWS_AS((bad.step(kUsual), synchronize(device)), IndexError);
 }
 
 }  // namespace
@@ -121,11 +125,11 @@ TEST_CASE("mlp_step_ trains as layers and an optimizer do", "[mlp_step]") { chec
 TEST_CASE("mlp_step_ trains as layers and an optimizer do, on a GPU", "[mlp_step][cuda]") {
   const Device device = cuda(0);
   if (cuda_properties(0).compute_major != 9) {
-    CHECK_THROWS_AS(Network({1, 1, 1, 1, 1, 1}, device).step({}), DeviceError);
+    CHECK_THROWS_AS(Network({1, 1, 1, 1, 1, 1}, device).step(kUsual), DeviceError);
     return;
   }
   check_all(device);
-  CHECK_THROWS_AS(Network({1, 65, 1, 1, 1, 1}, device).step({}), ShapeError);
+  CHECK_THROWS_AS(Network({1, 65, 1, 1, 1, 1}, device).step(kUsual), ShapeError);
 }
 
 TEST_CASE("mlp_step_ says what it was given", "[mlp_step]") {
@@ -133,7 +137,7 @@ TEST_CASE("mlp_step_ says what it was given", "[mlp_step]") {
   const auto refused = [&](auto change) {
     Network n = network;
     change(n);
-    CHECK_THROWS_AS(n.step({}), Error);
+    CHECK_THROWS_AS(n.step(kUsual), Error);
   };
   refused([](Network& n) { n.params.pop_back(); });
   refused([](Network& n) { n.x = n.x.select(0, 0); });
@@ -142,5 +146,8 @@ TEST_CASE("mlp_step_ says what it was given", "[mlp_step]") {
   refused([](Network& n) { n.labels = n.labels.narrow(1, 0, 2); });
   refused([](Network& n) { n.exp_avgs[2] = n.params[2].t(); });
   refused([](Network& n) { n.exp_avg_sqs[0] = Tensor(); });
+  update::AdamAttrs largest = kUsual;
+  largest.amsgrad = true;
+  CHECK_THROWS_AS(network.step(largest), ValueError);
   refused([](Network& n) { n.params[4] = n.params[4].t().contiguous().t(); });
 }
