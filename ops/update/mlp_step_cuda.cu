@@ -1,3 +1,4 @@
+#include <cotangent/core/base/precision.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/op/op_def.h>
@@ -38,7 +39,7 @@ struct Memory {
 
 #if __CUDA_ARCH__ >= 900
 // A number as the sum of two that have 11 digits each, of which tensor cores multiply all but the product of the low ones: f32's
-// accuracy at three times the instructions.
+// accuracy at three times the instructions. With allow_tf32() the high ones alone are multiplied.
 struct Split {
   unsigned high, low;
   __device__ explicit Split(float v) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void multiply(float (&sum)[4], unsigned a0, unsigned 
 
 // A warp's tiles of 16 x 8 of a product: element (i, k) of A is a[i * pitch + k], of one that lies down a[k * pitch + i]; so is
 // (j, k) of B. Tiles are `hop` apart in B. The lane has rows lane / 4 and 8 below, columns 2 (lane % 4) and the next.
-template <bool kDownA, bool kDownB, int kTiles>
+template <bool kTf32, bool kDownA, bool kDownB, int kTiles>
 __device__ __forceinline__ void product(float (&sum)[kTiles][4], const float* a, int a_pitch, const float* b,
                                         int b_pitch, int hop, int tiles, int depth) {
   const int line = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
@@ -76,8 +77,10 @@ __device__ __forceinline__ void product(float (&sum)[kTiles][4], const float* a,
       const Split b0 = at(b + i * hop, kDownB, b_pitch, line, k + k0),
                   b1 = at(b + i * hop, kDownB, b_pitch, line, k + k1);
       multiply(sum[i], a0.high, a1.high, a2.high, a3.high, b0.high, b1.high);
-      multiply(rest[i], a0.low, a1.low, a2.low, a3.low, b0.high, b1.high);
-      multiply(rest[i], a0.high, a1.high, a2.high, a3.high, b0.low, b1.low);
+      if constexpr (!kTf32) {
+        multiply(rest[i], a0.low, a1.low, a2.low, a3.low, b0.high, b1.high);
+        multiply(rest[i], a0.high, a1.high, a2.high, a3.high, b0.low, b1.low);
+      }
     }
   }
 #pragma unroll
@@ -91,11 +94,11 @@ __device__ __forceinline__ int row_of(int c) { return static_cast<int>(threadIdx
 __device__ __forceinline__ int column_of(int c) { return static_cast<int>(threadIdx.x) % 4 * 2 + c % 2; }
 
 // One tile of a product, of which the elements go to f(row, column, value).
-template <bool kDownB, class F>
+template <bool kTf32, bool kDownB, class F>
 __device__ __forceinline__ void tile(const float* a, int a_pitch, const float* b, int b_pitch, int depth,
                                      F f) {
   float sum[1][4] = {};
-  product<false, kDownB>(sum, a, a_pitch, b, b_pitch, 0, 1, depth);
+  product<kTf32, false, kDownB>(sum, a, a_pitch, b, b_pitch, 0, 1, depth);
 #pragma unroll
   for (int c = 0; c < 4; ++c) f(row_of(c), column_of(c), sum[0][c]);
 }
@@ -138,6 +141,7 @@ struct Shape {
   int count, batch, in, hidden1, hidden2, classes;
 };
 
+template <bool kTf32>
 __global__ void __launch_bounds__(kThreads, 1)
     steps_kernel(const __grid_constant__ Call call, const __grid_constant__ Shape shape,
                  const AdamConstants<float> adam, ct::detail::DeviceErrors* errors, IndexSite site) {
@@ -253,20 +257,21 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (column == 0 && !counts) s.losses[row] = 0;
 
     // h1 = relu(x W1^T + b1): depths in parts, of the blocks of a row.
-    tile<false>(x.row(m0), kInputPitch, s.w1.row(n0), kInputPitch, (inputs + 7) / 8 * 8,
-                to_part(s.part[0], m0, n0));
+    tile<kTf32, false>(x.row(m0), kInputPitch, s.w1.row(n0), kInputPitch, (inputs + 7) / 8 * 8,
+                       to_part(s.part[0], m0, n0));
     arrive(), wait();
     total(s.part[0], i * kSide, 1, [&](int y, int u, float v) { s.h1.row(y)[u] = rectified(v + s.b1[u]); });
     __syncthreads();
     // h2 = relu(h1 W2^T + b2): of the blocks of a column.
-    tile<false>(s.h1.row(m0), kUnitPitch, s.w2.row(n0), kUnitPitch, kUnits, to_part(s.part[1], m0, n0));
+    tile<kTf32, false>(s.h1.row(m0), kUnitPitch, s.w2.row(n0), kUnitPitch, kUnits,
+                       to_part(s.part[1], m0, n0));
     arrive(), wait();
     total(s.part[1], j, kSide, [&](int y, int u, float v) { s.h2.row(y)[u] = rectified(v + s.b2[u]); });
     __syncthreads();
     // Scores h2 W3^T + b3, and d3, the gradient of their loss: a thread has two of a row's sixteen.
     if (warp < 8)
-      tile<false>(s.h2.row(warp / 2 * 16), kUnitPitch, s.w3.row(warp % 2 * 8), kUnitPitch, kUnits,
-                  to_part(s.part[0], warp / 2 * 16, warp % 2 * 8));
+      tile<kTf32, false>(s.h2.row(warp / 2 * 16), kUnitPitch, s.w3.row(warp % 2 * 8), kUnitPitch, kUnits,
+                         to_part(s.part[0], warp / 2 * 16, warp % 2 * 8));
     arrive(), wait();
     float score[2], most = -INFINITY, sum = 0;
 #pragma unroll
@@ -292,12 +297,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     __syncthreads();
     // d2 = d3 W3, where h2 is not 0.
-    tile<true>(s.d3.row(m0), kClassPitch, s.w3.data + n0, kUnitPitch, kClasses, [&](int y, int u, float v) {
-      s.d2.row(m0 + y)[n0 + u] = s.h2.row(m0 + y)[n0 + u] <= 0 ? 0.f : v;
-    });
+    tile<kTf32, true>(
+        s.d3.row(m0), kClassPitch, s.w3.data + n0, kUnitPitch, kClasses,
+        [&](int y, int u, float v) { s.d2.row(m0 + y)[n0 + u] = s.h2.row(m0 + y)[n0 + u] <= 0 ? 0.f : v; });
     __syncthreads();
     // d1 = d2 W2, where h1 is not 0: of the blocks of a row. The gradients of the last two layers are made meanwhile.
-    tile<true>(s.d2.row(m0), kUnitPitch, s.w2.data + n0, kUnitPitch, kUnits, to_part(s.part[1], m0, n0));
+    tile<kTf32, true>(s.d2.row(m0), kUnitPitch, s.w2.data + n0, kUnitPitch, kUnits,
+                      to_part(s.part[1], m0, n0));
     arrive();
     const float rate = s.scales[step % 2][0], by = s.scales[step % 2][1];
     float other[1][4] = {};
@@ -305,10 +311,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int y = 0; y < kRows; ++y) other[0][0] += from[y * from_pitch];
     };
     if (warp < 8)
-      product<true, true>(other, s.d2.data + warp / 4 * 16, kUnitPitch, s.h1.data + n0, kUnitPitch, 0, 1,
-                          kRows);
+      product<kTf32, true, true>(other, s.d2.data + warp / 4 * 16, kUnitPitch, s.h1.data + n0, kUnitPitch, 0,
+                                 1, kRows);
     else if (warp < 12)
-      product<true, true>(other, s.d3.data, kClassPitch, s.h2.data + n0, kUnitPitch, 0, 1, kRows);
+      product<kTf32, true, true>(other, s.d3.data, kClassPitch, s.h2.data + n0, kUnitPitch, 0, 1, kRows);
     else if (warp == 13)
       sum_rows(s.d2.data + lane, kUnitPitch);
     else if (warp == 14 && lane < kClasses)
@@ -333,8 +339,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     };
     each_other([&](int c, float& p, const Held&, std::int64_t, bool) { take(p, other[0][c], m2[c], v2[c]); });
     float first[kHeld][4] = {};
-    product<true, true>(first, s.d1.data + upper, kUnitPitch, x.data + strip * 8, kInputPitch, kWarps / 2 * 8,
-                        tiles, kRows);
+    product<kTf32, true, true>(first, s.d1.data + upper, kUnitPitch, x.data + strip * 8, kInputPitch,
+                               kWarps / 2 * 8, tiles, kRows);
     each_first([&](int r, int c, float& p, const Held&, std::int64_t, bool) {
       take(p, first[r][c], m1[r][c], v1[r][c]);
     });
@@ -354,9 +360,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // Launches the kernel as a cluster; asks first whether the device holds one.
-void steps_cuda(const Forward& forward) {
-  const char* const op = forward.op.name;
-  const Call call(forward);
+template <bool kTf32>
+void launch(const char* op, const Call& call) {
   CT_CHECK(call.batch <= kRows && call.in <= kSide * kInputs && call.hidden[0] <= kSide * kUnits &&
                call.hidden[1] <= kSide * kUnits && call.classes <= kClasses,
            ShapeError, op, "a batch of ", call.batch, " and layers ", call.in, "-", call.hidden[0], "-",
@@ -375,13 +380,13 @@ void steps_cuda(const Forward& forward) {
   config.stream = gpu::native_stream();
   config.attrs = attributes;
   config.numAttrs = gpu::detail::launches_early() ? 2 : 1;
-  const void* const kernel = reinterpret_cast<const void*>(steps_kernel);
+  const void* const kernel = reinterpret_cast<const void*>(steps_kernel<kTf32>);
   int clusters = 0;
-  if (gpu::compiled_arch<steps_kernel>(op) >= 900 &&
+  if (gpu::compiled_arch<steps_kernel<kTf32>>(op) >= 900 &&
       cuda_properties(current_cuda_device()).shared_bytes_per_block >= sizeof(Memory)) {
     gpu::detail::allow_dynamic_smem(op, kernel, sizeof(Memory));
     CT_CUDA_OP(op, cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-    CT_CUDA_OP(op, cudaOccupancyMaxActiveClusters(&clusters, steps_kernel, &config));
+    CT_CUDA_OP(op, cudaOccupancyMaxActiveClusters(&clusters, steps_kernel<kTf32>, &config));
   }
   CT_CHECK(clusters > 0, DeviceError, op, "this GPU has no clusters of ", kBlocks, " blocks of ",
            sizeof(Memory), " bytes; train on it by nn::Linear and optim::Adam in a captured step");
@@ -389,9 +394,14 @@ void steps_cuda(const Forward& forward) {
                     static_cast<int>(call.in),        static_cast<int>(call.hidden[0]),
                     static_cast<int>(call.hidden[1]), static_cast<int>(call.classes)};
   const cudaError_t status =
-      cudaLaunchKernelEx(&config, steps_kernel, call, shape, call.rule.constants<float>(),
+      cudaLaunchKernelEx(&config, steps_kernel<kTf32>, call, shape, call.rule.constants<float>(),
                          gpu::index_errors(), IndexSite{op, IndexKind::class_label});
   if (status != cudaSuccess) gpu::throw_cuda_error(op, "the kernel launch", status);
+}
+
+void steps_cuda(const Forward& forward) {
+  const Call call(forward);
+  allow_tf32() ? launch<true>(forward.op.name, call) : launch<false>(forward.op.name, call);
 }
 
 }  // namespace
