@@ -74,6 +74,31 @@ BENCHMARK(mlp_adam_gpu)->Name("G3/mlp_h128_b64@captured")->Args({128, 64, 1})->A
 BENCHMARK(mlp_adam_gpu)->Name("G3b/mlp_h512_b128@captured")->Args({512, 128, 1})->Apply(mlp_rows);
 BENCHMARK(mlp_adam_gpu)->Name("G3c/mlp_h1024_b1024@captured")->Args({1024, 1024, 1})->Apply(mlp_rows);
 
+// G3 by mlp_step_: so many steps in one launch; the time is that of one of them.
+void mlp_step_gpu(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  GpuTraining t(128, 64);
+  const std::int64_t k = state.range(0);
+  std::vector<ct::Tensor> params, exp_avgs, exp_avg_sqs;
+  for (const ct::Tensor& p : t.model.parameters()) {
+    params.push_back(p.detach());
+    exp_avgs.push_back(ct::zeros_like(params.back()));
+    exp_avg_sqs.push_back(ct::zeros_like(params.back()));
+  }
+  const ct::Tensor steps = ct::zeros({1}, {.dtype = ct::i64, .device = t.gpu});
+  const ct::Tensor x = t.x.repeat({k, 1, 1}), y = t.y.repeat({k, 1});
+  auto step = ct::capture([&](const ct::Tensor& a, const ct::Tensor& b) {
+    return ct::update::mlp_step_(params, exp_avgs, exp_avg_sqs, steps, a, b,
+                                 {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8});
+  });
+  while (step.replays() < 2) step(x, y);
+  time_wall(state, t.gpu, static_cast<int>(200 * k), [&, i = 0]() mutable {
+    if (i++ % k == 0) step(x, y);
+  });
+  state.counters["launches"] = static_cast<double>(step.launches());
+}
+BENCHMARK(mlp_step_gpu)->Name("G3/mlp_h128_b64@cluster")->Arg(1)->Arg(16)->Apply(mlp_rows);
+
 // K1: the host's time of a replay, without a wait for the device; of it that of the guards; and what the replays have grown.
 void replay_host(benchmark::State& state) {
   if (!needs_gpu(state)) return;
