@@ -25,7 +25,7 @@ class Ranks {
   }
   const ct::dist::Group& group() const { return group_; }
   ct::Device device() const { return group_.device(); }
-  /// What a run's record holds, for it may be resumed on more ranks: "cuda" where each rank has its own GPU, never rank 0's index.
+  /// The device in a run's record: "cuda" where each rank has a GPU of its own, for a run may be resumed on more ranks.
   std::string device_name() const { return each_ ? "cuda" : ct::to_string(device()); }
   int size() const { return group_.size(); }
   bool first() const { return group_.rank() == 0; }
