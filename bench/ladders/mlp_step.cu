@@ -40,7 +40,7 @@ struct Layers {
     const EnableGrad recorded;
     adam->zero_grad();
     const Tensor h1 = relu(linear(x, params[0], params[1])), h2 = relu(linear(h1, params[2], params[3]));
-    const Tensor loss = cross_entropy(linear(h2, params[4], params[5]), labels);
+    const Tensor loss = ct::cross_entropy(linear(h2, params[4], params[5]), labels);
     loss.backward();
     adam->step();
     return loss.detach();
