@@ -16,6 +16,7 @@ constexpr int kSide = 4, kBlocks = kSide * kSide, kThreads = 512, kWarps = kThre
 constexpr int kRows = 64, kClasses = 16, kInputs = 200, kUnits = 32;
 // Rows in shared memory are apart by 4 modulo 8, by which the lanes of a warp read fragments from 32 different banks.
 constexpr int pitch(int columns) { return columns + 4; }
+constexpr int kHalfDepth = (kInputs / 8 + 1) / 2 * 8;
 constexpr int kStrips = kInputs / 8, kHeld = (kStrips + kWarps / 2 - 1) / (kWarps / 2);
 
 template <int rows, int columns>
@@ -39,12 +40,13 @@ struct Memory {
 
 #if __CUDA_ARCH__ >= 900
 // A number as the sum of two that have 11 digits each, of which tensor cores multiply all but the product of the low ones: f32's
-// accuracy at three times the instructions. With allow_tf32() the high ones alone are multiplied.
+// accuracy at three times the instructions. With allow_tf32() the high ones alone are multiplied. They see the upper 19 bits of
+// an operand, so that half of the last of these, added, rounds it, in less time than a conversion takes.
 struct Split {
+  static constexpr unsigned kHalf = 1u << 12;
   unsigned high, low;
-  __device__ explicit Split(float v) {
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high) : "f"(v));
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low) : "f"(v - __uint_as_float(high)));
+  __device__ explicit Split(float v) : high((__float_as_uint(v) + kHalf) & ~(2 * kHalf - 1)) {
+    low = __float_as_uint(v - __uint_as_float(high)) + kHalf;
   }
 };
 __device__ __forceinline__ void multiply(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
@@ -67,7 +69,7 @@ __device__ __forceinline__ void product(float (&sum)[kTiles][4], const float* a,
     return Split(down ? from[k * pitch + i] : from[i * pitch + k]);
   };
   float rest[kTiles][4] = {};
-#pragma unroll 2
+#pragma unroll kTiles == 1 ? 4 : 2
   for (int k = 0; k < depth; k += 8) {
     const Split a0 = at(a, kDownA, a_pitch, line, k + k0), a1 = at(a, kDownA, a_pitch, line + 8, k + k0),
                 a2 = at(a, kDownA, a_pitch, line, k + k1), a3 = at(a, kDownA, a_pitch, line + 8, k + k1);
@@ -88,6 +90,15 @@ __device__ __forceinline__ void product(float (&sum)[kTiles][4], const float* a,
 #pragma unroll
     for (int c = 0; c < 4; ++c) sum[i][c] += rest[i][c];
 }
+
+// Instructions without the branch that rounds the last bit: a thread's numbers take their steps side by side.
+struct Quick {
+  __device__ static float root(float v) {
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(v) : "f"(v));
+    return v;
+  }
+  __device__ static float quotient(float a, float b) { return __fdividef(a, b); }
+};
 
 // Elements of a lane in a tile.
 __device__ __forceinline__ int row_of(int c) { return static_cast<int>(threadIdx.x) % 32 / 4 + c / 2 * 8; }
@@ -128,12 +139,12 @@ __device__ __forceinline__ void fetch(Matrix<rows, columns>& to, const float* fr
 
 __device__ __forceinline__ float rectified(float v) { return v <= 0 ? 0.f : v; }  // a NaN stays one
 
-// A number of the same place in the shared memory of another block of the cluster.
-__device__ __forceinline__ float4 four_of(const float* here, int block) {
-  return *static_cast<const float4*>(__cluster_map_shared_rank(here, static_cast<unsigned>(block)));
-}
-__device__ __forceinline__ float one_of(const float* here, int block) {
-  return *static_cast<const float*>(__cluster_map_shared_rank(here, static_cast<unsigned>(block)));
+// The same place in the shared memory of a block of the cluster.
+template <class T>
+__device__ __forceinline__ T read_of(int block, const float* here) {
+  const bool own = block == static_cast<int>(__clusterRelativeBlockRank());
+  const void* const there = __cluster_map_shared_rank(here, static_cast<unsigned>(block));
+  return *static_cast<const T*>(own ? here : there);
 }
 #endif
 
@@ -232,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     float sum[4] = {};
 #pragma unroll
     for (int n = 0; n < kSide; ++n) {
-      const float4 v = four_of(part.data + row * pitch(kUnits) + column, first + n * hop);
+      const float4 v = read_of<float4>(first + n * hop, part.data + row * pitch(kUnits) + column);
       sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
     }
 #pragma unroll
@@ -244,6 +255,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   constexpr int kUnitPitch = pitch(kUnits), kInputPitch = pitch(kInputs), kClassPitch = pitch(kClasses);
 
+  const float share = 1.f / static_cast<float>(shape.batch);
+
   for (int step = 0; step < shape.count; ++step) {
     Matrix<kRows, kInputs>& x = s.x[step % 2];
     asm volatile("cp.async.wait_all;" ::: "memory");
@@ -251,14 +264,24 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (step + 1 < shape.count) fetch_x(step + 1);
     const std::int64_t label =
         row < shape.batch ? call.labels[static_cast<std::int64_t>(step) * shape.batch + row] : -1;
-    const bool counts = label >= 0 && label < shape.classes;  // others have neither loss nor gradient
-    if (rank == 0 && column == 0 && row < shape.batch && !counts)
-      gpu::report_index_error(errors, site, label, shape.classes);
-    if (column == 0 && !counts) s.losses[row] = 0;
 
     // h1 = relu(x W1^T + b1): depths in parts, of the blocks of a row.
-    tile<kTf32, false>(x.row(m0), kInputPitch, s.w1.row(n0), kInputPitch, (inputs + 7) / 8 * 8,
-                       to_part(s.part[0], m0, n0));
+    {
+      // The lower half of the depths is that of warps 0 to 7, the upper is added to it.
+      const int half = warp / 8 * kHalfDepth, units = warp / 4 % 2 * 16;
+      float sum[2][4] = {};
+      product<kTf32, false, false>(sum, x.row(warp % 4 * 16) + half, kInputPitch, s.w1.row(units) + half,
+                                   kInputPitch, 8 * kInputPitch, 2,
+                                   min((inputs + 7) / 8 * 8 - half, kHalfDepth));
+      for (int upper = 1; upper >= 0; --upper) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          float& to = s.part[0].row(warp % 4 * 16 + row_of(e % 4))[units + e / 4 * 8 + column_of(e % 4)];
+          if (warp / 8 == upper) to = upper ? sum[e / 4][e % 4] : to + sum[e / 4][e % 4];
+        }
+        if (upper) __syncthreads();
+      }
+    }
     arrive(), wait();
     total(s.part[0], i * kSide, 1, [&](int y, int u, float v) { s.h1.row(y)[u] = rectified(v + s.b1[u]); });
     __syncthreads();
@@ -279,22 +302,28 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int c = thread % 8 + h * 8;
       score[h] = s.b3[c];
 #pragma unroll
-      for (int n = 0; n < kSide; ++n) score[h] += one_of(s.part[0].row(row) + c, i * kSide + n);
+      for (int n = 0; n < kSide; ++n) score[h] += read_of<float>(i * kSide + n, s.part[0].row(row) + c);
       if (c >= shape.classes) score[h] = -INFINITY;
       most = fmaxf(most, score[h]);
     }
 #pragma unroll
     for (int hop = 1; hop < 8; hop *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, hop));
-    sum = expf(score[0] - most) + expf(score[1] - most);
+    // A label out of range has neither loss nor gradient.
+    const bool counts = label >= 0 && label < shape.classes;
+    float top[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) sum += top[h] = __expf(score[h] - most);
 #pragma unroll
     for (int hop = 1; hop < 8; hop *= 2) sum += __shfl_xor_sync(~0u, sum, hop);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int c = thread % 8 + h * 8;
-      const float p = expf(score[h] - most) / sum;
-      s.d3.row(row)[c] = counts ? (p - (c == label ? 1.f : 0.f)) / static_cast<float>(shape.batch) : 0.f;
-      if (counts && c == label) s.losses[row] = logf(sum) + most - score[h];
+      s.d3.row(row)[c] = counts ? (__fdividef(top[h], sum) - (c == label ? 1.f : 0.f)) * share : 0.f;
+      if (rank == 0 && (counts ? c == label : c == 0))
+        s.losses[row] = counts ? logf(sum) + most - score[h] : 0.f;
     }
+    if (rank == 0 && column == 0 && row < shape.batch && !counts)
+      gpu::report_index_error(errors, site, label, shape.classes);
     __syncthreads();
     // d2 = d3 W3, where h2 is not 0.
     tile<kTf32, true>(
@@ -334,7 +363,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (warp == 12) sum_rows(s.d1.data + lane, kUnitPitch);
     const auto take = [&](float& p, float gradient, float& m, float& v) {
       float moments[kMaxMoments] = {m, v};
-      adam.template update<2>(p, gradient, moments, rate, by);
+      adam.template update<2, Quick>(p, gradient, moments, rate, by);
       m = moments[0], v = moments[1];
     };
     each_other([&](int c, float& p, const Held&, std::int64_t, bool) { take(p, other[0][c], m2[c], v2[c]); });

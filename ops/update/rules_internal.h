@@ -95,13 +95,26 @@ struct SgdRule : SgdAttrs {
   CT_UPDATE_HD void scales(std::int64_t t, double (&scale)[2]) const { scale[0] = t == 1 ? 1 : 0; }
 };
 
+/// Square root and quotient as the language has them. A kernel may bring others.
+struct Exact {
+  template <class C>
+  CT_UPDATE_HD static C root(C v) {
+    using std::sqrt;
+    return sqrt(v);
+  }
+  template <class C>
+  CT_UPDATE_HD static C quotient(C a, C b) {
+    return a / b;
+  }
+};
+
 template <class C>
 struct AdamConstants {
   static constexpr bool kOften = true;
   Lerp<C> first;
   C beta2, rate2, eps, weight_decay, keep;
   // a: lr / (1 - beta1^t);  b: 1 / sqrt(1 - beta2^t)
-  template <int kMoments>
+  template <int kMoments, class Math = Exact>
   CT_UPDATE_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C b) const {
     p = p * keep;
     g = weight_decay != C(0) ? g + weight_decay * p : g;
@@ -109,10 +122,9 @@ struct AdamConstants {
     m[1] = m[1] * beta2 + rate2 * g * g;
     C v = m[1];
     if constexpr (kMoments > 2) v = m[2] = m[2] > v ? m[2] : v;
-    using std::sqrt;
     // The decayed p is rounded, as in PyTorch: it differs from p by so little that the roundings of many
     // steps lean to one side.
-    p = multiply_add(-a, m[0] / (sqrt(v) * b + eps), p);
+    p = multiply_add(-a, Math::quotient(m[0], Math::root(v) * b + eps), p);
   }
 };
 
