@@ -4,7 +4,9 @@ A piece of docs/book/mini/pieces has gaps; its solution is in solutions/, its ju
 put together here: that one piece is the reader's, those that it rests on are the solutions'. Its comments have "hint: ..." lines, and
 "wrong: THIS ==> THAT" lines: changes of the solution that it must refuse.
 """
+import contextlib
 import glob
+import io
 import os
 import re
 import subprocess
@@ -64,10 +66,10 @@ def with_piece(builder, target, name, text):
     return assemble(builder, target, [*map(piece, before), text], "double")
 
 
-def judge(builder, name, hints=0):
-    """Runs the judge on the reader's piece, with checks of indices, memory and undefined behaviour."""
+def judge(builder, name, hints=0, text=None):
+    """Runs the judge on the reader's piece, or on that text in its place, with checks of indices, memory and undefined behaviour."""
     file = os.path.join(MINI, "pieces", name + ".h")
-    folder = with_piece(builder, "yours_" + name, name, f'#line 1 "{file}"\n{read(file)}')
+    folder = with_piece(builder, "yours_" + name, name, f'#line 1 "{file}"\n{text or read(file)}')
     program = builder.program(judge_of(name), "-I" + folder, "-g", "-D_GLIBCXX_ASSERTIONS", "-fsanitize=address,undefined")
     status = builder.run_judge(program, file)
     known = lines_of(name, "hint")
@@ -137,6 +139,10 @@ def check(builder):
             raise Wrong(f"docs/book/mini: the judge of {part} {'takes it' if taken else 'refuses it: ' + why}")
         if part.startswith("gaps") and "a gap:" not in why:
             raise Wrong(f"docs/book/mini: {part} is refused for something else than its gap: {why}")
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        judge(builder, "02_tape", text=piece("02_tape").replace("into()[0] += 1", "into()[1] += 1"))
+    if "in docs/book/mini/pieces/02_tape.h:" not in said.getvalue():
+        raise Wrong(f"docs/book/mini: a wrong index is told without its line: {said.getvalue()}")
     path, status = train(builder, map(piece, pieces()), 40, "", capture_output=True)
     if status:
         raise Wrong("docs/book/mini: the training with the solutions fails")
