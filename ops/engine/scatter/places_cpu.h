@@ -13,9 +13,10 @@ namespace ct::scatter_impl {
 inline constexpr std::int64_t kGrain = 32768;  // elements per chunk
 
 /// Calls f(q, base, index) for the places from begin to end. What f needs it has by value: to the compiler every element that is
-/// written may be what is referred to.
+/// written may be what is referred to; and inlined, for the same reason.
 template <class F>
-void for_each_place(const Selection& s, std::int64_t begin, std::int64_t end, F&& f) {
+[[gnu::always_inline]] inline void for_each_place(const Selection& s, std::int64_t begin, std::int64_t end,
+                                                  F&& f) {
   std::int64_t at[kMaxRank], base = 0, number = 0;
   for (std::int64_t k = s.rank - 1, rest = begin; k >= 0; rest /= s.size[k--]) {
     at[k] = rest % s.size[k];
