@@ -234,7 +234,9 @@ TEST_CASE("numbers of each step reach a GPU that is far behind, on any stream", 
       continue;
     }
     const Tensor x = ones({1}, {.device = device});
-    synchronize(device);  // the input is the default stream's
+    // The input is the default stream's, which may have its memory again once `other` has read it.
+    synchronize(device);
+    x.impl()->storage->record_stream(other);
     const StreamGuard guard(other);
     step(x);
   }
