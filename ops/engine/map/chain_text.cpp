@@ -4,7 +4,6 @@
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/op/around.h>
 #include <cotangent/ops/engine/map/chain.h>
-#include <cotangent/ops/engine/map/formulas.h>  // so that a change of it, embedded here, recompiles this file
 
 // The CUDA text of a program: the library's own formulas and lanes, a struct for each formula of a step, one for the program, and a
 // kernel that runs it, of its own or (core/op/around.h) an op's. It includes no file, so that NVRTC compiles it without CUDA's headers;
