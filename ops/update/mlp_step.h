@@ -17,8 +17,8 @@ namespace ct::update {
 ///
 /// On a GPU all k steps are one launch, of a cluster of 16 blocks, which holds the weights and moments from the first step to
 /// the last: compute capability 9.0, at most 64 rows, 800 inputs, 128 units in either hidden layer and 16 classes.
-/// `adam` is that of an adam_step, which has neither amsgrad nor a norm: ValueError. Throws ShapeError, DTypeError, DeviceError where the GPU has no such clusters, and IndexError for labels out of range (on a
-/// GPU at the next call that waits for it).
+/// `adam` is that of an adam_step, which has neither amsgrad nor a norm: ValueError. Throws ShapeError, DTypeError, DeviceError
+/// where the GPU has no such clusters, and IndexError for labels out of range (on a GPU at the next call that waits for it).
 CT_API Tensor mlp_step_(TensorList params, TensorList exp_avgs, TensorList exp_avg_sqs, const Tensor& steps,
                         const Tensor& x, const Tensor& labels, const AdamAttrs& adam);
 
