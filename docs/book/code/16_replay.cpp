@@ -215,7 +215,7 @@ void generated() {
     const std::size_t at = text.rfind(from);
     std::printf("%s", text.substr(at, text.find(behind, at) - at).c_str());
   };
-  print("struct F0", "}  // namespace"), print("  r1.load", "}\n}");
+  print("struct F0", "struct Program"), print("  r1.load", "  }\n};");
 }
 
 void chapter() {
