@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/nn/capture/capture.h>
 
 #include "tests/capture_testing.h"
@@ -84,6 +86,28 @@ using Names = std::vector<std::string>;
 
 inline Tensor parameter(Device device, DType dtype, double phase, const Shape& shape) {
   return waves(shape, phase).to(dtype).to(device).detach().set_requires_grad();
+}
+
+// The account of a training step, which has the bits of a plain one. Its loss is that of f(x w, b), with w in the shape of x and b in
+// that of a row; both go down their gradients.
+template <class F>
+std::string account_of_training(Device device, DType dtype, F f) {
+  const Shape shape = shape_on(device);
+  std::string account;
+  const Make make = [=] {
+    Program p{{parameter(device, dtype, 1, shape), parameter(device, dtype, 2, {shape.back()})}, {}};
+    p.step = [=, w = p.state[0], b = p.state[1]](const Tensor& x) -> std::vector<Tensor> {
+      const Tensor loss = mean(square(f(x.to(dtype) * w, b)));
+      const auto g = grad({loss}, {w, b}, {}, {.allow_unused = true});
+      const NoGrad off;
+      if (g[0].defined()) Tensor(w).sub_(g[0] * 0.1);
+      if (g[1].defined()) Tensor(b).sub_(g[1] * 0.1);
+      return {loss};
+    };
+    return p;
+  };
+  groups(make, inputs_of(device), &account);
+  return account;
 }
 
 }  // namespace ct::testing

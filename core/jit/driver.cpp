@@ -8,17 +8,6 @@ namespace ct::jit {
 namespace {
 
 // Declared here as NVIDIA documents them: their headers need not be there.
-struct Driver {
-  using Status = int;
-  Status (*get_error_string)(Status, const char**) = nullptr;
-  Status (*current_context)(void**) = nullptr;
-  Status (*set_context)(void*) = nullptr;
-  Status (*retain_context)(void**, int) = nullptr;
-  Status (*load)(void**, const void*) = nullptr;
-  Status (*find)(void**, void*, const char*) = nullptr;
-  Status (*set_attribute)(void*, int, int) = nullptr;
-  Status (*launch)(const struct LaunchConfig*, void*, void**, void**) = nullptr;
-};
 struct LaunchAttribute {
   int id = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
   char padding[4] = {};
@@ -32,6 +21,17 @@ struct LaunchConfig {
   void* stream;
   const LaunchAttribute* attributes;
   unsigned attribute_count;
+};
+struct Driver {
+  using Status = int;
+  Status (*get_error_string)(Status, const char**) = nullptr;
+  Status (*current_context)(void**) = nullptr;
+  Status (*set_context)(void*) = nullptr;
+  Status (*retain_context)(void**, int) = nullptr;
+  Status (*load)(void**, const void*) = nullptr;
+  Status (*find)(void**, void*, const char*) = nullptr;
+  Status (*set_attribute)(void*, int, int) = nullptr;
+  Status (*launch)(const LaunchConfig*, void*, void**, void**) = nullptr;
 };
 constexpr int kDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kNotFound = 500;          // CUDA_ERROR_NOT_FOUND

@@ -20,6 +20,11 @@ bool takes_formulas(const RecordedCall& c) {
   return record && (c.backward ? record->backward != nullptr : record->forward != nullptr);
 }
 
+template <class Values>
+bool reads(const Values& list, const Place& p) {
+  return std::ranges::any_of(list, [&](const auto& in) { return in.place->storage == p.storage; });
+}
+
 }  // namespace
 
 // ---- Putting together ------------------------------------------------------------------------------------
@@ -80,10 +85,7 @@ bool Assembly::is_passed(const Value& w) const {
   return w.phase == load && w.place->storage == loaded_->storage && !is_read_behind(*w.place);
 }
 
-bool Assembly::is_read_behind(const Place& p) const {
-  return std::ranges::any_of(parts_[1].inputs,
-                             [&](const Value& in) { return in.place->storage == p.storage; });
-}
+bool Assembly::is_read_behind(const Place& p) const { return reads(parts_[1].inputs, p); }
 
 bool Assembly::fits_gpu(const FusedCalls& group) {
   if (!parts_[1].steps.empty() && !is_read_behind(*stored_))
@@ -98,10 +100,7 @@ bool Assembly::fits_gpu(const FusedCalls& group) {
 
 bool Assembly::is_read_inside(const Value& written) const {
   if (written.phase == row) return true;  // its kernel writes it
-  for (const auto* list : {&row_inputs_, &parts_[1].inputs})
-    for (const Value& v : *list)
-      if (v.place->storage == written.place->storage && written.phase != store) return true;
-  return false;
+  return written.phase == load && (reads(row_inputs_, *written.place) || is_read_behind(*written.place));
 }
 
 void Assembly::set_sources(FusedCalls& group, std::span<const std::vector<const Place*>> kept) {

@@ -153,21 +153,7 @@ TEST_CASE("Rows on a GPU follow their reads and writes", "[capture][fuse][cuda]"
 TEST_CASE("Gradients by rows on a GPU train to the bit", "[capture][fuse][cuda]") {
   const DType dtype = GENERATE(f32, bf16, f16);
   std::string account;
-  const auto trained = [&](auto f) {
-    const Make make = [=] {
-      Program p{{parameter(cuda(0), dtype, 1, {48, 48}), parameter(cuda(0), dtype, 2, {48})}, {}};
-      p.step = [=, w = p.state[0], b = p.state[1]](const Tensor& x) -> std::vector<Tensor> {
-        const Tensor loss = mean(square(f(x.to(dtype) * w, b)));
-        const auto g = grad({loss}, {w, b}, {}, {.allow_unused = true});
-        const NoGrad off;
-        if (g[0].defined()) Tensor(w).sub_(g[0] * 0.1);
-        if (g[1].defined()) Tensor(b).sub_(g[1] * 0.1);
-        return {loss};
-      };
-      return p;
-    };
-    return groups(make, inputs_of(cuda(0)), &account);
-  };
+  const auto trained = [&](auto f) { account = account_of_training(cuda(0), dtype, f); };
   trained([](const Tensor& h, const Tensor&) { return relu(softmax(h, -1) * 3); });
   CHECK_THAT(account, !Contains("softmax': "));
   trained([](const Tensor& h, const Tensor&) { return relu(log_softmax(h, -1) * 3); });

@@ -178,21 +178,7 @@ TEST_CASE("Rows of a group follow its reads and writes", "[capture][fuse]") {
 TEST_CASE("Gradients by rows train to the bit", "[capture][fuse]") {
   const DType dtype = GENERATE(f32, f64, bf16);
   std::string account;
-  const auto trained = [&](auto f) {
-    const Make make = [=] {
-      Program p{{parameter(cpu, dtype, 1, kShape), parameter(cpu, dtype, 2, {47})}, {}};
-      p.step = [=, w = p.state[0], b = p.state[1]](const Tensor& x) -> std::vector<Tensor> {
-        const Tensor loss = mean(square(f(x.to(dtype) * w, b)));
-        const auto g = grad({loss}, {w, b}, {}, {.allow_unused = true});
-        const NoGrad off;
-        if (g[0].defined()) Tensor(w).sub_(g[0] * 0.1);
-        if (g[1].defined()) Tensor(b).sub_(g[1] * 0.1);
-        return {loss};
-      };
-      return p;
-    };
-    return groups(make, inputs_of(cpu), &account);
-  };
+  const auto trained = [&](auto f) { account = account_of_training(cpu, dtype, f); };
   trained([](const Tensor& h, const Tensor&) { return gelu(softmax(h, -1) * 3); });
   CHECK_THAT(account, Contains("softmax'"));
   CHECK_THAT(account, !Contains("softmax': "));
