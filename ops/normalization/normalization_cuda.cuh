@@ -138,7 +138,8 @@ bool launch_backward(const BackwardCall& call, const detail::Around* around) {
   bool done = true;
   const std::size_t each = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(columns);
   const bool want_weight = call.dweight.defined(), want_bias = call.dbias.defined();
-  const gpu::Workspace workspace((want_weight + want_bias) * each * sizeof(C));
+  const bool fills = !around || around->ask == detail::Around::Ask::run;
+  const gpu::Workspace workspace(fills ? (want_weight + want_bias) * each * sizeof(C) : 0);
   if (want_weight) a.dweight = static_cast<C*>(workspace.data());
   if (want_bias) a.dbias = static_cast<C*>(workspace.data()) + (want_weight ? each : 0);
 
@@ -160,7 +161,7 @@ bool launch_backward(const BackwardCall& call, const detail::Around* around) {
                             memory, a);
     });
   }
-  if (around && (!done || around->ask != detail::Around::Ask::run)) return done;
+  if (!done || !fills) return done;
   if (want_weight || want_bias) finish_sums(call, a.dweight, a.dbias, blocks);
   return true;
 }

@@ -3,6 +3,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/update/mlp_step_internal.h>
+#include <cotangent/ops/engine/rows/cluster.cuh>
 
 // Training steps of a perceptron in one launch: a cluster of 16 blocks holds the network. Block (i, j), of four rows and four
 // columns, has part i of the first hidden layer and part j of the inputs and of the second one; its pieces of the weights
@@ -409,13 +410,11 @@ void launch(const char* op, const Call& call) {
   config.stream = gpu::native_stream();
   config.attrs = attributes;
   config.numAttrs = gpu::detail::launches_early() ? 2 : 1;
-  const void* const kernel = reinterpret_cast<const void*>(steps_kernel<kTf32>);
   int clusters = 0;
   if (gpu::compiled_arch<steps_kernel<kTf32>>(op) >= 900 &&
       cuda_properties(current_cuda_device()).shared_bytes_per_block >= sizeof(Memory)) {
-    gpu::detail::allow_dynamic_smem(op, kernel, sizeof(Memory));
-    CT_CUDA_OP(op, cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-    CT_CUDA_OP(op, cudaOccupancyMaxActiveClusters(&clusters, steps_kernel<kTf32>, &config));
+    gpu::detail::allow_dynamic_smem(op, reinterpret_cast<const void*>(steps_kernel<kTf32>), sizeof(Memory));
+    clusters = rows::resident_clusters<steps_kernel<kTf32>>(op, config, kBlocks);
   }
   CT_CHECK(clusters > 0, DeviceError, op, "this GPU has no clusters of ", kBlocks, " blocks of ",
            sizeof(Memory), " bytes; train on it by nn::Linear and optim::Adam in a captured step");

@@ -86,7 +86,7 @@ Key key_of(int device, const Variant& v) {
   return {device, v.vector, v.rank, v.wide_index, v.repeated, v.storage};
 }
 
-jit::Kernel kernel_of(std::unique_ptr<Compiled>& kept, const std::vector<Key>& key,
+jit::Kernel kernel_of(std::unique_ptr<Compiled>& kept, int device, const std::vector<Key>& key,
                       const std::function<std::string()>& text) {
   static std::mutex mutex;
   Kernels& compiled = [&]() -> Kernels& {
@@ -98,8 +98,8 @@ jit::Kernel kernel_of(std::unique_ptr<Compiled>& kept, const std::vector<Key>& k
   const auto [at, fresh] = compiled.kernels.try_emplace(key);
   if (!fresh) return at->second;
   try {
-    at->second = jit::kernel("fused", {.code = text(), .name = "a fused formula", .whole = true}, "chain",
-                             current_cuda_device());
+    at->second =
+        jit::kernel("fused", {.code = text(), .name = "a fused formula", .whole = true}, "chain", device);
   } catch (const Error&) {  // no compiler, no room on the disk: the ops run one by one
   }
   return at->second;
@@ -153,8 +153,9 @@ bool run_chain_cuda(const Program& p, std::span<const Tensor* const> outputs,
                     std::span<const Tensor* const> inputs, bool only_prepare) {
   const Planned l = plan(p, outputs, inputs, 0);
   if (l.words.size() * 8 > kMaxArguments) return false;
-  const jit::Kernel kernel = kernel_of(p.compiled, {key_of(outputs[0]->device().index, l.variant)},
-                                       [&] { return cuda_text(p, l.variant); });
+  const int device = outputs[0]->device().index;
+  const jit::Kernel kernel =
+      kernel_of(p.compiled, device, {key_of(device, l.variant)}, [&] { return cuda_text(p, l.variant); });
   if (!kernel.function) return false;
   const void* const words = l.words.data();
   if (!only_prepare) jit::launch("fused", kernel, CudaGrid::over(l.threads), {&words, 1}, launches_early());
@@ -184,7 +185,7 @@ bool launch_wrapped(const Wrapping& around, const char* op, const detail::Kernel
   }
   if (bytes > kMaxArguments) return false;
   if (around.ask == detail::Around::Ask::fits) return true;
-  const jit::Kernel kernel = kernel_of(around.compiled, key, [&] {
+  const jit::Kernel kernel = kernel_of(around.compiled, device, key, [&] {
     return wrapped_text(text, grid.threads * grid.threads_y, around, planned[0].variant, planned[1].variant);
   });
   if (!kernel.function || around.ask == detail::Around::Ask::ready) return kernel.function;

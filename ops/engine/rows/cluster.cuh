@@ -17,7 +17,7 @@
 
 namespace ct::rows {
 
-inline constexpr int kLargestCluster = 8, kClusterWarps = 16;
+inline constexpr int kLargestCluster = 8, kMostBlocks = 16, kClusterWarps = 16;
 
 // Code for older architectures leaves the exchange between blocks out: the host must not launch it in clusters.
 #define CT_CLUSTER_ARCH 900
@@ -191,19 +191,18 @@ __device__ __forceinline__ void walk_in_clusters(const T* const (&from)[K], cons
   }
 }
 
-// Number of clusters of this shape that can be resident; asked once per kernel, device and shape.
+// Number of clusters of this shape that can be resident, of at most 16 blocks; asked once per kernel, device and shape.
 template <auto kernel>
 int resident_clusters(const char* op, const cudaLaunchConfig_t& config, int cluster) {
-  const int threads = static_cast<int>(config.blockDim.x);
-  // The kernels are compiled for 1024 threads on a multiprocessor.
-  if (cluster == 1) return gpu::multiprocessors() * (1024 / threads);
-  static std::atomic<int> known[kMaxCudaDevices][kLargestCluster + 1][kClusterWarps + 1];
-  std::atomic<int>& entry = known[current_cuda_device()][cluster][threads / 32];
-  int clusters = entry.load(std::memory_order_relaxed);
-  if (clusters == 0) {
+  // 1 more than the answer.
+  static std::atomic<int> known[kMaxCudaDevices][kMostBlocks + 1][kClusterWarps + 1];
+  std::atomic<int>& entry = known[current_cuda_device()][cluster][config.blockDim.x / 32];
+  int clusters = entry.load(std::memory_order_relaxed) - 1;
+  if (clusters < 0) [[unlikely]] {
+    if (cluster > kLargestCluster)  // the architecture promises 8
+      CT_CUDA_OP(op, cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     CT_CUDA_OP(op, cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
-    clusters = std::max(clusters, 1);
-    entry.store(clusters, std::memory_order_relaxed);
+    entry.store(clusters + 1, std::memory_order_relaxed);
   }
   return clusters;
 }
@@ -223,7 +222,10 @@ void launch_clusters(const char* op, const Call& call, const Extents& e, unsigne
   config.stream = gpu::native_stream();
   config.attrs = &attribute;
   config.numAttrs = cluster > 1 ? 1 : 0;
-  const std::int64_t each = gpu::ceil_div(e.outer, resident_clusters<kernel>(op, config, cluster));
+  // The kernels are compiled for 1024 threads on a multiprocessor.
+  const int resident = cluster > 1 ? std::max(resident_clusters<kernel>(op, config, cluster), 1)
+                                   : gpu::multiprocessors() * (1024 / static_cast<int>(threads));
+  const std::int64_t each = gpu::ceil_div(e.outer, resident);
   config.gridDim = dim3(static_cast<unsigned>(gpu::ceil_div(e.outer, each) * cluster));
   const cudaError_t status = cudaLaunchKernelEx(&config, kernel, call, e, cluster);
   if (status != cudaSuccess) gpu::throw_cuda_error(op, "the kernel launch", status);
