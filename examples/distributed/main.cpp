@@ -3,6 +3,7 @@
 #include <cotangent/nn/models/gpt2.h>
 #include <cotangent/nn/parallel/zero1.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
@@ -22,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 struct Settings {
-  std::int64_t ranks = 0, steps = 200, batch = 32, length = 64, vocab = 64, layers = 2, heads = 4, width = 64;
+  std::int64_t ranks = 0, steps = 200, batch = 32, length = 64, vocab = 64, layers = 2, heads = 4, width = 64,
+               rounds = 5, warmup = 4;
   double lr = 3e-3;
   double bucket_mb = 25;
   bool zero1 = false, eager = false, bf16_wire = false;
@@ -39,6 +41,12 @@ Tensor sequences(const Settings& s, std::int64_t step) {
     columns.push_back(
         ct::remainder(columns[columns.size() - 1] * 3 + columns[columns.size() - 2] + 1, s.vocab));
   return ct::concat(columns, 1);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 // Threads share the generator that a model's first weights are drawn from.
@@ -84,7 +92,8 @@ void train(const Settings& s, const dist::Group& world) {
     shared ? shared->step() : own->step();
     return dist::all_reduce(loss.detach(), world, dist::ReduceOp::mean);
   };
-  auto step = ct::capture(update, {.enabled = !s.eager});
+  const ct::CapturePool pool;
+  auto step = ct::capture(update, {.enabled = !s.eager, .pool = pool});
   const std::int64_t share = s.batch / world.size();
   const auto batch_of = [&](std::int64_t number) {
     return sequences(s, number).narrow(0, world.rank() * share, share).to(device);
@@ -105,10 +114,25 @@ void train(const Settings& s, const dist::Group& world) {
       std::printf("step %4lld  loss %.6f\n", static_cast<long long>(i), loss.item());
   }
 
-  // The same steps once more, with and without communication.
+  // The same steps once more, with and without communication in turns, for a GPU's clock moves within seconds of full load.
+  auto alone = ct::capture(
+      [&](const Tensor& tokens) {
+        const auto off = parallel.no_sync();
+        return update(tokens);
+      },
+      {.enabled = !s.eager, .pool = pool});
   const Tensor batch = batch_of(0);
+  ms_of(s.warmup, [&] { step(batch); });
+  ms_of(s.warmup, [&] { alone(batch); });
   const std::int64_t times = 10;
-  const double with = ms_of(times, [&] { step(batch); });
+  std::vector<double> all, own_work;
+  for (std::int64_t round = 0; round < s.rounds; ++round) {
+    all.push_back(ms_of(times, [&] { step(batch); }));
+    // The slowest rank counts, which the others wait for in any case.
+    const Tensor mine = ct::full({}, ms_of(times, [&] { alone(batch); }));
+    own_work.push_back(dist::all_reduce(mine, world, dist::ReduceOp::max).item());
+  }
+  const double with = median(all), without = median(own_work);
   if (!s.checkpoints.empty()) {
     ct::io::ShardedCheckpoint checkpoints(s.checkpoints, world);
     const auto save = [&](std::int64_t number) {
@@ -129,17 +153,6 @@ void train(const Settings& s, const dist::Group& world) {
     if (speaks)
       std::printf("a checkpoint stalls the steps by %.2f ms\n", (saving - with) * static_cast<double>(times));
   }
-  step.reset();  // its memory
-  auto alone = ct::capture(
-      [&](const Tensor& tokens) {
-        const auto off = parallel.no_sync();
-        return update(tokens);
-      },
-      {.enabled = !s.eager});
-  for (int i = 0; i < 4; ++i) alone(batch);
-  // The slowest rank counts, which the others wait for in any case.
-  const double without =
-      dist::all_reduce(ct::full({}, ms_of(times, [&] { alone(batch); })), world, dist::ReduceOp::max).item();
   std::int64_t kept = 0;
   for (const auto& [name, t] : shared ? shared->optimizer().state_dict() : own->state_dict())
     kept += t.nbytes();
@@ -184,6 +197,9 @@ int main(int argc, char** argv) {
         flags.positive("--bucket-mb", s.bucket_mb, "of gradients that are reduced at once");
         flags.on("--bf16-wire", s.bf16_wire, "gradients travel as bf16");
         flags.on("--eager", s.eager, "no captured steps");
+        flags.whole("--rounds", s.rounds,
+                    "of ten steps with and ten without communication, whose medians are printed");
+        flags.whole("--warmup", s.warmup, "steps of both before the rounds", 0);
         flags.path("--checkpoints", s.checkpoints, "folder, to time what saving beside the steps costs them");
       },
       [&] { run(s); });
