@@ -301,6 +301,7 @@ struct StepProgram::Impl {
   // In replay.cpp.
   std::vector<Tensor> record(const Recorded::Key& key, std::vector<Tensor> slots, Body body,
                              const Recorded* before);
+  void settle() const;
   void replay(Recorded& r, Inputs inputs, Body body);
   void play(Recorded& r, bool graph, StepCheck* check);
   bool make_graph(Recorded& r);

@@ -10,9 +10,17 @@
 // A step as it is recorded, and as it is replayed.
 
 namespace ct::capture_impl {
+// What a recording asks of the driver may wait for the device, and a collective under way there for another rank of this process,
+// which may be asking, too.
+void StepProgram::Impl::settle() const {
+  const DeviceGuard guard(device);
+  if (device.is_cuda()) runtime::device_synchronize();
+}
+
 // The step runs as it is recorded, on both devices.
 std::vector<Tensor> StepProgram::Impl::record(const Recorded::Key& key, std::vector<Tensor> slots, Body body,
                                               const Recorded* before) {
+  settle();
   auto fresh = std::make_unique<Recorded>();
   fresh->key = key, fresh->device = device, fresh->inputs = std::move(slots);
   fresh->pool = make_memory_pool(device);
@@ -98,6 +106,7 @@ bool StepProgram::Impl::make_graph(Recorded& r) {
       " replays: each time a call of CUDA that a graph can't hold came between, of an op of the step or of "
       "another thread; let other threads work on streams of their own, without a wait for the whole device");
   ++r.attempts;
+  settle();
   const Stream& stream = r.shared->stream;
   const StreamGuard on(stream);
   const MemoryPoolGuard temporary(device, r.shared->kernels);
