@@ -10,8 +10,8 @@
 // A step as it is recorded, and as it is replayed.
 
 namespace ct::capture_impl {
-// What a recording asks of the driver may wait for the device, and a collective under way there for another rank of this process,
-// which may be asking, too.
+// Calls of the driver that a recording makes can wait for the device, on which a collective may wait for another rank of this
+// process, and that rank for the driver. None waits where the device is idle.
 void StepProgram::Impl::settle() const {
   const DeviceGuard guard(device);
   if (device.is_cuda()) runtime::device_synchronize();
