@@ -142,7 +142,8 @@ class Captured {
       : function_(std::move(function)), program_(std::make_unique<capture_impl::StepProgram>(options)) {}
 
   /// One step, with the function's arguments: tensors, numbers, enumerators. The results are detached, and valid until the
-  /// next call, which writes over them: clone() what is to stay.
+  /// next call, which writes over them: clone() what is to stay. A replay on a GPU reads the arguments behind what the current stream
+  /// has to do: one that was made on another stream needs Storage::record_stream(), as for each kernel that reads it.
   template <class... Args>
   requires std::invocable<F&, const Args&...>
   auto operator()(const Args&... args) {
