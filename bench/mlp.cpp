@@ -1,5 +1,7 @@
 #include "bench/bench.h"
 
+#include <algorithm>
+
 // Whole training steps of small perceptrons: forward, loss, backward, optimizer, zero_grad.
 
 namespace {
@@ -105,9 +107,12 @@ void replay_host(benchmark::State& state) {
   GpuTraining t(128, 64);
   auto step = t.captured();
   int ready = 0;
-  state.counters["guards_ns"] = 1e6 * seconds_of([&] {
-                                  for (int i = 0; i < 1000; ++i) ready += step.ready(t.x, t.y);
-                                });
+  double least = 1;  // of ten rounds: one that was interrupted says nothing
+  for (int round = 0; round < 10; ++round)
+    least = std::min(least, seconds_of([&] {
+                       for (int i = 0; i < 100; ++i) ready += step.ready(t.x, t.y);
+                     }));
+  state.counters["guards_ns"] = 1e7 * least;
   const std::size_t held = ct::memory_stats(t.gpu).in_use;
   for (auto _ : state) {
     ct::synchronize(t.gpu);
