@@ -11,7 +11,7 @@ struct Thread {
 
 /// The element that this thread takes in its step k = 0, 1, ..., each - 1, where `each` steps are what n elements need; it
 /// leaves out what is not below n. Every element has one taker. This one takes neighbours, as one would on a CPU.
-inline long element(const Thread& who, long k, long each) {
+inline long element(const Thread& who, long k, [[maybe_unused]] long each) {
   return (who.block * who.threads + who.thread) * each + k;  // yours: neighbours for neighbouring threads
 }
 
