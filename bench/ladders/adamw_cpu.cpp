@@ -9,7 +9,7 @@ namespace ct::ladder::adamw {
 namespace {
 
 // Passes: line by line, as one writes it with tensors. Each line is a pass over memory, whose result the next one fetches
-// again: 84 bytes for the 28 of the formula.
+// again: 72 bytes for the 28 of the formula.
 void passes(const Call& c) {
   const Factors f;
   std::vector<float> step(static_cast<std::size_t>(c.size(1)));

@@ -17,7 +17,7 @@ Operands of(const Call& c) {
           c.output<float>(0), c.output<float>(1), c.size(0)};
 }
 
-// Ops: a kernel for each op of the gradient, 80 bytes a number for the 24 of the formula, and five launches.
+// Ops: a kernel for each op of the gradient, 64 bytes a number for the 24 of the formula, and five launches.
 template <int op>
 __global__ void __launch_bounds__(256) ops(Operands a, float* u, float* s, float* gm) {
   const long i = static_cast<long>(blockIdx.x) * 256 + threadIdx.x;

@@ -11,7 +11,7 @@ struct Queue {
   double device = 0;  ///< when the device will have done all that is queued
 
   static constexpr double kMark = 0.5;  ///< an event: for the host to queue
-  static constexpr double kBack = 4;    ///< from the end of the work until the host knows of it
+  static constexpr double kBack = 3.2;  ///< from the end of the work until the host knows of it
 
   /// Queues a call: it takes the host so long, and then the device, which begins when it is queued and the one before is done.
   void call(double on_host, double on_device) {
