@@ -19,7 +19,7 @@ CODE = (".h", ".cpp", ".cu", ".cuh", ".inc")
 KINDS = "h|cpp|cu|cuh|inc|md|py|sh|cmake"
 NAME = re.compile(rf"(?<![\w./*{{}}$-])[\w./*{{}},-]*[\w*}}]\.(?:{KINDS})(?![\w([])")
 GLOB = re.compile(r"(?<![\w./*{}$-])(?:[a-z0-9_/.-]*[a-z0-9_]_\*|[a-z0-9_/-]+\.\*)(?![\w(*/.])")
-LINK = re.compile(r"[^&=\[]\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # not behind what a lambda captures
+LINK = re.compile(r"(?<![&=\[])\]\(([^)#:\s]+)(?:#[^)]*)?\)")  # not behind what a lambda captures
 PLACEHOLDER = re.compile(r"(?:^|[/_.])(?:NAME|ROOM|DIR|FILE|FOLDER|LINE|PROGRAM)(?=[/_.]|$)")
 FIRST = re.compile(r"`([^`\s]+)` \(([^)]*)\)")
 HEADLESS = re.compile(r"(?:[/*#]+[!<]*|\"{3}|\'{3})?[-*\s]*(What|Of|Whose|Those)\b")
