@@ -5,6 +5,7 @@
 #include <book.h>
 
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -35,10 +36,11 @@ inline void same(const std::vector<double>& ours, const ct::Tensor& theirs, cons
   const std::vector<double> wanted = theirs.to_vector<double>();
   book::claim(ours.size() == wanted.size(), sentence + ": " + std::to_string(ours.size()) +
                                                 " numbers, the library's " + std::to_string(wanted.size()));
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    book::claim(std::abs(ours[i] - wanted[i]) < slack, sentence + ": number " + std::to_string(i) + " is " +
-                                                           std::to_string(ours[i]) + ", the library's " +
-                                                           std::to_string(wanted[i]));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    char found[96];  // with enough digits that they differ where the claim fails
+    std::snprintf(found, sizeof(found), "number %zu is %.12g, the library's %.12g", i, ours[i], wanted[i]);
+    book::claim(std::abs(ours[i] - wanted[i]) < slack, sentence + ": " + found);
+  }
 }
 
 }  // namespace judge

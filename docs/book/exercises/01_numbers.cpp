@@ -1,9 +1,14 @@
 #include <book.h>
 
-#include <01_numbers.h>
-
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
+
+// f32 alone: a total in f64 would be right without a thought, so `double` is `float` in the answer.
+#define double float
+#include <01_numbers.h>
+#undef double
 
 // Judges careful_sum().
 // wrong: (next - total) - value ==> 0 * value
