@@ -4,17 +4,27 @@
 
 #include <17_sixteen_bits.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <random>
 #include <vector>
 
-// Judges Scaler by the library's, over trainings in which some gradients do not fit.
+// Judges Scaler by the library's, over trainings in which some gradients do not fit, and eight bits by what a weight may be off.
 // wrong: scale_ /= 2;\n      good_ = 0; ==> scale_ /= 2;
 // wrong: std::isfinite(g) ==> !std::isinf(g)
+// wrong: std::nearbyint( ==> std::trunc(
+// wrong: largest = std::max(largest, std::fabs(w[o * columns + i])) ==> largest = std::max(largest, w[o * columns + i])
+// wrong: y[o] = w.scale[o] * sum ==> y[o] = w.scale[0] * sum
 
 namespace {
 
+std::string digits(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.7g", x);
+  return text;
+}
 std::string listed(const std::vector<float>& numbers) {
   std::string text;
   for (const float x : numbers) text += " " + std::to_string(x);
@@ -58,11 +68,53 @@ void check(unsigned seed, int interval, unsigned one_in) {
   std::printf("%s60 steps as the library's, scale at the end %g\n", training.c_str(), yours.scale());
 }
 
+/// Rows of every size, one of zeros and one with a large weight among small ones.
+void check_eight_bits() {
+  constexpr std::size_t kRows = 6, kColumns = 40;
+  std::mt19937 draw(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> w(kRows * kColumns), x(kColumns);
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const std::size_t row = i / kColumns;
+    w[i] = row == 2 ? 0 : normal(draw) * (row == 4 ? 1e-6f : 1);
+    if (i == 3 * kColumns + 7) w[i] = -100;
+  }
+  for (float& number : x) number = normal(draw);
+  const answer::EightBits found = answer::quantize(w, kRows);
+  book::claim(found.q.size() == w.size() && found.scale.size() == kRows,
+              "a number for each weight, a scale for each row");
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const std::string at = "w[" + std::to_string(i / kColumns) + "][" + std::to_string(i % kColumns) + "] = ";
+    const double scale = found.scale[i / kColumns], back = scale * found.q[i];
+    float largest = 0;
+    for (std::size_t k = 0; k < kColumns; ++k)
+      largest = std::max(largest, std::fabs(w[i / kColumns * kColumns + k]));
+    book::claim(std::abs(scale * 127 - largest) <= 1e-6 * largest,
+                "the largest number of row " + std::to_string(i / kColumns) + " is " + digits(largest) +
+                    "; 127 times its scale is " + digits(scale * 127));
+    book::claim(std::abs(back - w[i]) <= 0.5000001 * scale,
+                at + digits(w[i]) + " came back as " + digits(back) + ", by more than half of the scale " +
+                    digits(scale) + " off");
+  }
+  const std::vector<float> y = answer::product(x, found);
+  for (std::size_t o = 0; o < kRows; ++o) {
+    double right = 0, size = 0;
+    for (std::size_t i = 0; i < kColumns; ++i) {
+      const double term = static_cast<double>(x[i]) * found.scale[o] * found.q[o * kColumns + i];
+      right += term, size += std::abs(term);
+    }
+    book::claim(std::abs(y[o] - right) <= 1e-5 * size,
+                "y[" + std::to_string(o) + "] is " + digits(right) + ", not " + digits(y[o]));
+  }
+  std::printf("eight bits: %zu weights by at most half a scale off, and their product\n", w.size());
+}
+
 void judge() {
   check(1, 5, 1000);
   check(2, 3, 4);
   check(3, 4, 3);
   check(4, 1, 2);
+  check_eight_bits();
   std::printf("right\n");
 }
 
