@@ -69,6 +69,24 @@ void jacobian() {
   }
 }
 
+// A Jacobian that is no square shows which of its sides a product stands on.
+void directions() {
+  book::section("directions");
+  const auto f = [](const Tensor& x) { return x.narrow(0, 0, 2) * x.narrow(0, 1, 2); };
+  const Tensor x = ct::from_vector(std::vector<double>{1, 2, 3}),
+               v = ct::from_vector(std::vector<double>{1, -1, 0.5});
+  const auto [y, gradient] = ct::vjp(f, x, ct::from_vector(std::vector<double>{1, 1}));
+  const std::vector<double> along = ct::jvp(f, x, v).derivative.to_vector<double>(),
+                            between = ((f(x + v * 1e-6) - f(x - v * 1e-6)) / 2e-6).to_vector<double>(),
+                            back = gradient.to_vector<double>();
+  std::printf("y = (x0 x1, x1 x2) at (1, 2, 3)\n");
+  std::printf("ct::jvp along v = (1, -1, 0.5)      %8.4f %8.4f\n", along[0], along[1]);
+  std::printf("differences of y along v            %8.4f %8.4f\n", between[0], between[1]);
+  std::printf("ct::vjp of g = (1, 1)               %8.4f %8.4f %8.4f\n", back[0], back[1], back[2]);
+  for (std::size_t i = 0; i < 2; ++i)
+    book::claim(std::abs(along[i] - between[i]) < 1e-6, "a jvp says how y changes along v");
+}
+
 // f = 1 / (1 + x^2) is made of +, * and / alone, which every machine rounds alike: the picture is the same everywhere.
 double f(double x) { return 1 / (1 + x * x); }
 double slope(double x) { return -2 * x / ((1 + x * x) * (1 + x * x)); }
@@ -166,6 +184,7 @@ void measured() {
 
 void chapter() {
   jacobian();
+  directions();
   differences();
   checked();
   measured();

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 // Chapter 15: where the time of a training step goes, predicted from its shapes, and how a clock is held to work that is queued.
@@ -201,6 +202,25 @@ void table(Training& training) {
   std::printf("%s", table.str().c_str());
 }
 
+void stalled(Training& training) {
+  book::section("stalled");
+  const ct::Profile p = ct::profile([&] {
+    training.adam.zero_grad();
+    const Tensor loss = ct::cross_entropy(training.net(training.x), training.target);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // a loop that does something else here
+    loss.backward();
+    training.adam.step();
+  });
+  std::printf("begins   takes   gap before, us\n");
+  double end = 0;
+  for (const auto& call : p.calls) {
+    if (call.parent >= 0) continue;
+    std::printf("%6.0f %7.0f %12.0f   %s%s\n", call.start_us, call.us, call.start_us - end,
+                p.ops[call.op].c_str(), call.backward ? ", back" : "");
+    end = call.start_us + call.us;
+  }
+}
+
 void on_a_cpu() {
   book::section("on a CPU");
   const Tensor x = ct::randn({1 << 18});
@@ -232,6 +252,7 @@ void chapter() {
   timeline();
   counters();
   table(training);
+  stalled(training);
   on_a_cpu();
 }
 
