@@ -1,7 +1,7 @@
 #include "bench/ladders/limits.h"
 #include "bench/limits.h"
 
-#include <vector>
+#include <cotangent/ops/creation/creation.h>
 
 namespace ct::ladder {
 
@@ -9,13 +9,11 @@ double limit_work(const Ladder& ladder, DType dtype) {
   if (ladder.device == DeviceType::cuda) return gpu_limit_work(ladder.unit, dtype);
   if (ladder.unit == Unit::flops) return bench::fma_work(num_threads());
   // Past the caches: the fastest copy there is.
-  struct alignas(64) Line {
-    char bytes[64];
-  };
-  constexpr std::size_t kBytes = std::size_t{1} << 28;
-  static const std::vector<Line> from(kBytes / sizeof(Line), Line{{1}});
-  static std::vector<Line> to(kBytes / sizeof(Line), Line{{2}});
-  return bench::copy_work(from[0].bytes, to[0].bytes, kBytes, bench::Stores::streaming);
+  constexpr std::int64_t kBytes = 1 << 28;
+  static const Tensor from = full({kBytes}, 1, {.dtype = DType::u8}),
+                      to = full({kBytes}, 2, {.dtype = DType::u8});
+  return bench::copy_work(static_cast<const char*>(from.raw_data()), static_cast<char*>(to.raw_data()),
+                          kBytes, bench::Stores::streaming);
 }
 
 #ifndef COTANGENT_CUDA

@@ -3,7 +3,6 @@
 #include <cotangent/nn/models/gpt2.h>
 #include <cotangent/nn/parallel/zero1.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
@@ -41,12 +40,6 @@ Tensor sequences(const Settings& s, std::int64_t step) {
     columns.push_back(
         ct::remainder(columns[columns.size() - 1] * 3 + columns[columns.size() - 2] + 1, s.vocab));
   return ct::concat(columns, 1);
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // Threads share the generator that a model's first weights are drawn from.
@@ -132,7 +125,8 @@ void train(const Settings& s, const dist::Group& world) {
     const Tensor mine = ct::full({}, ms_of(times, [&] { alone(batch); }));
     own_work.push_back(dist::all_reduce(mine, world, dist::ReduceOp::max).item());
   }
-  const double with = median(all), without = median(own_work);
+  const double with = ct::from_vector(all).median().item(),
+               without = ct::from_vector(own_work).median().item();
   if (!s.checkpoints.empty()) {
     ct::io::ShardedCheckpoint checkpoints(s.checkpoints, world);
     const auto save = [&](std::int64_t number) {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
+#include <limits>
 #include <numeric>
 #include <vector>
 
-// f32 alone: a total in f64 would be right without a thought, so `double` is `float` in the answer.
+// f32 alone: a total in f64 would be right without a thought, so `double` is `float` in the answer. Headers that it may want stand above, where
+// they keep theirs.
 #define double float
 #include <01_numbers.h>
 #undef double

@@ -83,28 +83,25 @@ void check_eight_bits() {
   const answer::EightBits found = answer::quantize(w, kRows);
   book::claim(found.q.size() == w.size() && found.scale.size() == kRows,
               "a number for each weight, a scale for each row");
-  for (std::size_t i = 0; i < w.size(); ++i) {
-    const std::string at = "w[" + std::to_string(i / kColumns) + "][" + std::to_string(i % kColumns) + "] = ";
-    const double scale = found.scale[i / kColumns], back = scale * found.q[i];
-    float largest = 0;
-    for (std::size_t k = 0; k < kColumns; ++k)
-      largest = std::max(largest, std::fabs(w[i / kColumns * kColumns + k]));
-    book::claim(std::abs(scale * 127 - largest) <= 1e-6 * largest,
-                "the largest number of row " + std::to_string(i / kColumns) + " is " + digits(largest) +
-                    "; 127 times its scale is " + digits(scale * 127));
-    book::claim(std::abs(back - w[i]) <= 0.5000001 * scale,
-                at + digits(w[i]) + " came back as " + digits(back) + ", by more than half of the scale " +
-                    digits(scale) + " off");
-  }
   const std::vector<float> y = answer::product(x, found);
   for (std::size_t o = 0; o < kRows; ++o) {
-    double right = 0, size = 0;
+    const std::string row = std::to_string(o);
+    const double scale = found.scale[o];
+    double largest = 0, right = 0, size = 0;
+    for (std::size_t i = 0; i < kColumns; ++i)
+      largest = std::max(largest, static_cast<double>(std::fabs(w[o * kColumns + i])));
+    book::claim(std::abs(scale * 127 - largest) <= 1e-6 * largest,
+                "the largest number of row " + row + " is " + digits(largest) + "; 127 times its scale is " +
+                    digits(scale * 127));
     for (std::size_t i = 0; i < kColumns; ++i) {
-      const double term = static_cast<double>(x[i]) * found.scale[o] * found.q[o * kColumns + i];
-      right += term, size += std::abs(term);
+      const double weight = w[o * kColumns + i], back = scale * found.q[o * kColumns + i];
+      book::claim(std::abs(back - weight) <= 0.5000001 * scale,
+                  "w[" + row + "][" + std::to_string(i) + "] = " + digits(weight) + " came back as " +
+                      digits(back) + ", by more than half of the scale " + digits(scale) + " off");
+      right += x[i] * back, size += std::abs(x[i] * back);
     }
     book::claim(std::abs(y[o] - right) <= 1e-5 * size,
-                "y[" + std::to_string(o) + "] is " + digits(right) + ", not " + digits(y[o]));
+                "y[" + row + "] is " + digits(right) + ", not " + digits(y[o]));
   }
   std::printf("eight bits: %zu weights by at most half a scale off, and their product\n", w.size());
 }
