@@ -11,10 +11,12 @@ expect 2 "an unknown flag" "$program" gemm --rungs 3
 expect 2 "a number that is none" "$program" gemm --rung x
 expect 1 "a rung that there is not" "$program" gemm --device cpu --rung 99
 says "--rung is 99; gemm has the rungs 1 to 6"
+kept=$(dirname "$rungs")/help.txt
 "$program" --help >help.out
-same help.out "$(dirname "$rungs")/help.txt" "the help that is kept"
+if grep -q " cuda: " help.out; then cp "$kept" wanted; else grep -v " cuda: " "$kept" >wanted; fi  # a build without CUDA lacks those
+same wanted help.out "the help that is kept"
 expect 0 "./ct ladder --help, without a build" "$(dirname "$rungs")/../../ct" ladder --help
-same log help.out "and it is this help"
+same log "$kept" "and it is this help"
 expect 2 "no name" "$program"
 says "^  gemm +cpu: "
 expect 1 "a ladder that there is not" "$program" rope
