@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -282,6 +284,33 @@ TEST_CASE("kernels of a replay have ops in a profile", "[capture][profile][cuda]
   CHECK(step.recordings() == 2);
   step(data[0].x, data[0].y);  // a graph again
   CHECK(step.replays() == 14);
+}
+
+TEST_CASE("a profile of a captured step leaves nothing behind on a GPU", "[capture][profile][cuda]") {
+  const std::vector<Batch> data = batches(2, 7, cuda(0));
+  for (int round = 0; round < 3; ++round) {
+    Net net({.device = cuda(0)});
+    auto step = net.captured();
+    for (std::size_t i = 0; i < 6; ++i) step(data[i % 2].x, data[i % 2].y);
+    const Profile p = profile([&] { step(data[0].x, data[0].y); });
+    std::int64_t kernels = 0;
+    for (const ProfileRow& row : p.rows())
+      if (row.op != "(no op)") kernels += row.kernels;
+    INFO("round " << round);
+    CHECK((kernels == 0 || kernels > 15));  // events tell no kernels
+    CHECK(step.recordings() == 2);
+  }
+  Net net({.device = cuda(0)});
+  auto step = net.captured();
+  for (std::size_t i = 0; i < 6; ++i) step(data[i % 2].x, data[i % 2].y);
+  Tensor x = zeros({8}, {.device = cuda(0)});
+  const auto launches = [&](int count) {
+    for (int i = 0; i < count; ++i) x.add_(1);
+    synchronize(cuda(0));
+    return mallinfo2().uordblks;
+  };
+  const std::size_t before = launches(100);
+  CHECK(launches(4000) <= before + (16 << 10));  // four bytes a launch
 }
 
 TEST_CASE("several captured functions share a model", "[capture]") {

@@ -1,11 +1,14 @@
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/profile/profile_internal.h>
 
@@ -26,10 +29,18 @@ enum Kind : std::uint32_t {
 constexpr Kind kKinds[] = {kExternal, kRuntime, kDriver, kMemcpy, kMemset, kKernel};
 constexpr std::uint32_t kOwn = 3;  // CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
+constexpr std::uint32_t kRuntimeCalls = 2;  // CUPTI_CB_DOMAIN_RUNTIME_API
+constexpr std::uint32_t kDetaches = 24;     // CUDA 12.6's; with those before, CUDA graphs crash after it
 
 using Request = void (*)(std::uint8_t**, std::size_t*, std::size_t*);
 using Complete = void (*)(void*, std::uint32_t, std::uint8_t*, std::size_t, std::size_t);
+using Callback = void (*)(void*, std::uint32_t domain, std::uint32_t function, const void* data);
 struct Library {
+  int (*cuptiGetVersion)(std::uint32_t* version) = nullptr;
+  int (*cuptiSubscribe)(void** subscriber, Callback, void*) = nullptr;
+  int (*cuptiUnsubscribe)(void* subscriber) = nullptr;
+  int (*cuptiEnableDomain)(std::uint32_t enable, void* subscriber, std::uint32_t domain) = nullptr;
+  int (*cuptiFinalize)() = nullptr;
   int (*cuptiActivityRegisterCallbacks)(Request, Complete) = nullptr;
   int (*cuptiActivityEnable)(std::uint32_t kind) = nullptr;
   int (*cuptiActivityDisable)(std::uint32_t kind) = nullptr;
@@ -50,6 +61,9 @@ struct Launched {
 struct Session {
   std::mutex mutex;
   bool taken = false;
+  void* subscriber = nullptr;
+  enum Detaching { none, wanted, begun };
+  std::atomic<Detaching> detaching = none;
   std::vector<Launched> work;
   std::unordered_map<std::uint32_t, std::int32_t> calls;  // by launch
 };
@@ -96,7 +110,6 @@ void complete(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size
   std::free(buffer);
 }
 
-// Null where there is none, or another tool has it.
 const Library* library() {
   static const Library* const found = []() -> const Library* {
     const char* const named = std::getenv("COTANGENT_CUPTI");
@@ -114,6 +127,11 @@ const Library* library() {
       complete_library = complete_library && function;
     };
 #define CT_FIND(name) find(all.name, #name)
+    CT_FIND(cuptiGetVersion);
+    CT_FIND(cuptiSubscribe);
+    CT_FIND(cuptiUnsubscribe);
+    CT_FIND(cuptiEnableDomain);
+    CT_FIND(cuptiFinalize);
     CT_FIND(cuptiActivityRegisterCallbacks);
     CT_FIND(cuptiActivityEnable);
     CT_FIND(cuptiActivityDisable);
@@ -123,31 +141,67 @@ const Library* library() {
     CT_FIND(cuptiActivityPopExternalCorrelationId);
     CT_FIND(cuptiGetTimestamp);
 #undef CT_FIND
-    return complete_library && all.cuptiActivityRegisterCallbacks(request, complete) == 0 ? &all : nullptr;
+    return complete_library ? &all : nullptr;
   }();
   return found;
 }
 
-void disable() {
+// The first device that has work; -1: none. Looking starts no driver.
+int device_in_use() {
+  for (int i = 0; i < kMaxCudaDevices; ++i)
+    if (detail::g_current_allocators[1 + i].load(std::memory_order_acquire)) return i;
+  return -1;
+}
+
+// CUPTI's callback around each call of the CUDA runtime, on the thread of that call.
+void around_call(void*, std::uint32_t, std::uint32_t, const void* data) {
+  constexpr std::uint32_t kReturns = 1;  // CUPTI_API_EXIT
+  std::atomic<Session::Detaching>& detaching = session().detaching;
+  Session::Detaching expected = Session::wanted;
+  if (field<std::uint32_t>(static_cast<const std::uint8_t*>(data), 0) != kReturns ||
+      !detaching.compare_exchange_strong(expected, Session::begun))
+    return;
+  library()->cuptiFinalize();
+  detaching = Session::none;
+  detaching.notify_all();
+}
+
+// Detaches CUPTI from the process. Attached, it slows each later launch, and keeps 24 bytes of it once a CUDA graph was made.
+// It may go only where a call of CUDA returns: other threads may be within one.
+void detach() {
+  Session& all = session();
   for (const Kind kind : kKinds) library()->cuptiActivityDisable(kind);
+  std::uint32_t version = 0;
+  library()->cuptiGetVersion(&version);
+  if (version >= kDetaches && library()->cuptiEnableDomain(1, all.subscriber, kRuntimeCalls) == 0) {
+    all.detaching = Session::wanted;
+    try {
+      const DeviceGuard guard(cuda(device_in_use()));
+      detail::runtime::device_synchronize();
+    } catch (const CudaError&) {}  // NOLINT: the next call of CUDA has it too
+    Session::Detaching expected = Session::wanted;
+    if (!all.detaching.compare_exchange_strong(expected, Session::none))
+      return all.detaching.wait(Session::begun);
+  }
+  library()->cuptiUnsubscribe(all.subscriber);
 }
 
 }  // namespace
 
 std::unique_ptr<KernelRecords> KernelRecords::begin() {
-  bool used = false;
-  for (int i = 0; i < kMaxCudaDevices; ++i)
-    used = used || detail::g_current_allocators[1 + i].load(std::memory_order_acquire);
-  if (!used || !library()) return nullptr;
+  if (device_in_use() < 0 || !library()) return nullptr;
   Session& all = session();
   {
     const std::lock_guard lock(all.mutex);
-    if (std::exchange(all.taken, true)) return nullptr;
+    // Another tool may have CUPTI.
+    if (all.taken || library()->cuptiSubscribe(&all.subscriber, around_call, nullptr) != 0) return nullptr;
+    all.taken = true;
     all.work.clear(), all.calls.clear();
   }
   auto records = std::make_unique<KernelRecords>();
-  for (const Kind kind : kKinds)
-    if (library()->cuptiActivityEnable(kind) != 0) return nullptr;
+  bool enabled = library()->cuptiActivityRegisterCallbacks(request, complete) == 0;
+  for (const Kind kind : kKinds) enabled = enabled && library()->cuptiActivityEnable(kind) == 0;
+  if (!enabled) return nullptr;
   std::uint64_t now = 0;
   const std::int64_t host = host_ns();
   library()->cuptiGetTimestamp(&now);
@@ -156,7 +210,7 @@ std::unique_ptr<KernelRecords> KernelRecords::begin() {
 }
 
 KernelRecords::~KernelRecords() {
-  disable();
+  detach();
   Session& all = session();
   const std::lock_guard lock(all.mutex);
   all.taken = false;
@@ -172,7 +226,6 @@ void KernelRecords::leave() {
 
 std::vector<KernelRecords::Work> KernelRecords::finish() {
   library()->cuptiActivityFlushAll(1);  // all, of every thread
-  disable();
   Session& all = session();
   const std::lock_guard lock(all.mutex);
   std::vector<Work> result;
