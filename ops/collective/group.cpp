@@ -251,11 +251,16 @@ void GroupState::on_host(Kind kind, const Tensor& x, const Tensor& y, ReduceOp o
     return Part{base + begin * each, (end - begin) * each};
   };
   const std::size_t own = part(from, me).bytes;
-  std::vector<std::byte> room(n * own);
-  for (std::size_t q = 0; q < n; ++q) give[q] = part(from, q), take[q] = {room.data() + q * own, own};
+  if (room_.size() < n * own) room_.resize(n * own);
+  std::vector<const void*> operands(n, part(from, me).data);
+  for (std::size_t q = 0; q < n; ++q) {
+    if (q == me) continue;
+    give[q] = part(from, q), take[q] = {room_.data() + q * own, own};
+    operands[q] = take[q].data;
+  }
   exchange(give, take, what);
   const Part sum = scatter ? Part{to, own} : part(to, me);
-  reduce(x.dtype(), op, room.data(), size, own / each, sum.data);
+  reduce(x.dtype(), op, operands, own / each, sum.data);
   if (scatter || few) return;
   for (std::size_t q = 0; q < n; ++q) give[q] = sum, take[q] = part(to, q);
   exchange(give, take, what);

@@ -71,6 +71,7 @@ struct GroupState {
 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::set<std::string> known_;  // calls that were compared
+  std::vector<std::byte> room_;  // what others give of a sum
   mutable std::mutex mutex_;     // of log_ and failure_
   std::vector<GroupCall> log_;
   std::uint64_t calls_ = 0;

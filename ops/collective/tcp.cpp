@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -50,20 +51,32 @@ class Socket {
   int fd_;
 };
 
-// Moves all bytes, in whichever direction. False at the deadline; throws PeerError where the connection has ended.
-enum class Way { in, out };
+// Moves all bytes, in whichever direction; those of `more` travel with what follows. False at the deadline; throws PeerError where
+// the connection has ended.
+enum class Way { in, out, more };
 bool move(const Socket& s, Way way, void* data, std::size_t bytes, Deadline deadline) {
+  // A peer that is at work on this machine answers within the time that a thread takes to fall asleep and wake up.
+  constexpr auto kSpin = std::chrono::microseconds(100);
   auto* at = static_cast<char*>(data);
+  std::optional<Clock::time_point> idle;
   while (bytes > 0) {
-    const ssize_t n = way == Way::in ? ::recv(s.fd(), at, bytes, MSG_DONTWAIT)
-                                     : ::send(s.fd(), at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (way == Way::more ? MSG_MORE : 0);
+    const ssize_t n =
+        way == Way::in ? ::recv(s.fd(), at, bytes, MSG_DONTWAIT) : ::send(s.fd(), at, bytes, flags);
     if (n > 0) {
       at += n, bytes -= static_cast<std::size_t>(n);
+      idle.reset();
       continue;
     }
     if (n < 0 && errno == EINTR) continue;
     if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) throw PeerError("its connection has ended");
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto now = Clock::now();
+    if (!idle) idle = now;
+    if (now - *idle < kSpin) {
+      std::this_thread::yield();
+      continue;
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now).count();
     if (left <= 0) return false;
     pollfd wait{s.fd(), static_cast<short>(way == Way::in ? POLLIN : POLLOUT), 0};
     ::poll(&wait, 1, static_cast<int>(std::min<std::int64_t>(left, 1000)));
@@ -164,14 +177,16 @@ class Tcp final : public Transport {
       if (rank_ == 0) return relay(give, take, deadline, peer);
       // Rank 0 knows who is late, and has time to say so.
       deadline += std::chrono::seconds(2);
-      for (const Part& part : give) {
-        std::uint64_t bytes = part.bytes;
-        if (!move(data_[0], Way::out, &bytes, sizeof bytes, deadline) ||
-            !move(data_[0], Way::out, part.data, part.bytes, deadline))
+      const auto own = static_cast<std::size_t>(rank_);
+      keep_own(give[own], take[own]);
+      for (std::size_t q = 0; q < give.size(); ++q) {
+        std::uint64_t bytes = give[q].bytes;
+        if (q != own && (!move(data_[0], bytes > 0 ? Way::more : Way::out, &bytes, sizeof bytes, deadline) ||
+                         !move(data_[0], Way::out, give[q].data, bytes, deadline)))
           return {0};
       }
-      for (const Part& part : take)
-        if (!move(data_[0], Way::in, part.data, part.bytes, deadline)) return {0};
+      for (std::size_t p = 0; p < take.size(); ++p)
+        if (p != own && !move(data_[0], Way::in, take[p].data, take[p].bytes, deadline)) return {0};
       return {};
     } catch (const PeerError&) {
       // The reason may be on its way.
@@ -243,31 +258,36 @@ class Tcp final : public Transport {
     }
   }
 
+  static void keep_own(const Part& give, const Part& take) {
+    if (give.bytes > 0 && give.data != take.data) std::memcpy(take.data, give.data, give.bytes);
+  }
+
+  // What ranks give each other comes here first, and what they give this rank into its place. Other bytes than it takes are let go:
+  // the ranks make different calls then, which compare() has told.
   std::vector<int> relay(std::span<const Part> give, std::span<const Part> take, Deadline deadline,
                          int& peer) {
     const auto n = static_cast<std::size_t>(size_);
-    std::vector<std::vector<std::vector<char>>> from(n);  // by giver and taker
+    std::vector<Part> from(n * n);  // by giver and taker
+    keep_own(give[0], take[0]);
+    relayed_.resize(n * n);
     for (std::size_t p = 1; p < n; ++p) {
       peer = static_cast<int>(p);
-      from[p].resize(n);
       for (std::size_t q = 0; q < n; ++q) {
+        if (q == p) continue;
         std::uint64_t bytes = 0;
         if (!move(data_[p], Way::in, &bytes, sizeof bytes, deadline)) return late(p, deadline);
-        from[p][q].resize(bytes);
-        if (!move(data_[p], Way::in, from[p][q].data(), bytes, deadline)) return late(p, deadline);
+        std::vector<char>& kept = relayed_[p * n + q];
+        const bool direct = q == 0 && bytes == take[p].bytes;
+        if (!direct && kept.size() < bytes) kept.resize(bytes);
+        from[p * n + q] = {direct ? take[p].data : kept.data(), bytes};
+        if (!move(data_[p], Way::in, from[p * n + q].data, bytes, deadline)) return late(p, deadline);
       }
     }
-    for (std::size_t q = 0; q < n; ++q) {
+    for (std::size_t q = 1; q < n; ++q) {
       peer = static_cast<int>(q);
       for (std::size_t p = 0; p < n; ++p) {
-        const void* const data = p == 0 ? give[q].data : from[p][q].data();
-        const std::size_t bytes = p == 0 ? give[q].bytes : from[p][q].size();
-        if (q == 0) {
-          if (bytes > 0 && data != take[p].data)
-            std::memcpy(take[p].data, data, std::min(bytes, take[p].bytes));
-        } else if (!move(data_[q], Way::out, const_cast<void*>(data), bytes, deadline)) {
-          return {peer};
-        }
+        const Part& part = p == 0 ? give[q] : from[p * n + q];
+        if (p != q && !move(data_[q], Way::out, part.data, part.bytes, deadline)) return {peer};
       }
     }
     return {};
@@ -326,6 +346,7 @@ class Tcp final : public Transport {
   const OnFailure failed_;
   std::vector<Socket> data_, watch_;  // of rank 0: by peer; of the others: with rank 0
   std::vector<char> done_;            // the watcher's
+  std::vector<std::vector<char>> relayed_;
   std::mutex mutex_;
   std::string why_;
   Socket wake_in_, wake_out_;
