@@ -262,8 +262,8 @@ class Tcp final : public Transport {
     if (give.bytes > 0 && give.data != take.data) std::memcpy(take.data, give.data, give.bytes);
   }
 
-  // What ranks give each other comes here first, and what they give this rank into its place. Other bytes than it takes are let go:
-  // the ranks make different calls then, which compare() has told.
+  // Rank 0 takes in all that the ranks give each other, its own share in place, and hands it on. Bytes in another number than it takes
+  // are let go: compare() has told that these ranks make different calls.
   std::vector<int> relay(std::span<const Part> give, std::span<const Part> take, Deadline deadline,
                          int& peer) {
     const auto n = static_cast<std::size_t>(size_);
