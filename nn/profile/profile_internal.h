@@ -47,7 +47,8 @@ class KernelRecords {
     int device = 0;
     double start_ns = 0, ns = 0;  // on the host's clock
   };
-  /// Null without CUPTI (COTANGENT_CUPTI names its library; 0: none), without a GPU in use, or while another records.
+  /// Null without CUPTI (COTANGENT_CUPTI names its library; 0: none), without a GPU in use, or while another records, a tool of
+  /// NVIDIA's as well.
   static std::unique_ptr<KernelRecords> begin();
   KernelRecords() = default;
   ~KernelRecords();
