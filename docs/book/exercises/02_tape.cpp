@@ -32,8 +32,9 @@ void judge() {
       f(both, a, b, g);
       const double da = (f(both, a + eps, b, unused) - f(both, a - eps, b, unused)) / (2 * eps);
       const double db = (f(both, a, b + eps, unused) - f(both, a, b - eps, unused)) / (2 * eps);
-      std::printf("%s at (%g, %g): your slopes %.6f and %.6f, differences %.6f and %.6f\n",
-                  both ? "maximum" : "sigmoid", a, b, g[0], g[1], da, db);
+      std::printf("%s at a, b = (%g, %g): your slopes %.6f and %.6f, differences %.6f and %.6f\n",
+                  both ? "max(sigmoid(a) b, sigmoid(b) a)" : "sigmoid(a) b + sigmoid(b) a", a, b, g[0], g[1],
+                  da, db);
       book::claim(std::abs(g[0] - da) < 1e-8 && std::abs(g[1] - db) < 1e-8,
                   "slopes and differences agree to 1e-8");
     }
