@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include <cotangent/core/base/error.h>
-#include <cotangent/core/device/runtime_internal.h>
+#include <cotangent/core/device/stream.h>
 #include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/profile/profile_internal.h>
 
@@ -176,9 +176,8 @@ void detach() {
   if (version >= kDetaches && library()->cuptiEnableDomain(1, all.subscriber, kRuntimeCalls) == 0) {
     all.detaching = Session::wanted;
     try {
-      const DeviceGuard guard(cuda(device_in_use()));
-      detail::runtime::device_synchronize();
-    } catch (const CudaError&) {}  // NOLINT: the next call of CUDA has it too
+      synchronize(cuda(device_in_use()));
+    } catch (const Error&) {}  // NOLINT: stop() has waited, and told what there was
     Session::Detaching expected = Session::wanted;
     if (!all.detaching.compare_exchange_strong(expected, Session::none))
       return all.detaching.wait(Session::begun);
