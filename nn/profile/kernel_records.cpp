@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include <cotangent/core/base/error.h>
-#include <cotangent/core/device/stream.h>
 #include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/profile/profile_internal.h>
 
@@ -146,13 +145,6 @@ const Library* library() {
   return found;
 }
 
-// The first device that has work; -1: none. Looking starts no driver.
-int device_in_use() {
-  for (int i = 0; i < kMaxCudaDevices; ++i)
-    if (detail::g_current_allocators[1 + i].load(std::memory_order_acquire)) return i;
-  return -1;
-}
-
 // CUPTI's callback around each call of the CUDA runtime, on the thread of that call.
 void around_call(void*, std::uint32_t, std::uint32_t, const void* data) {
   constexpr std::uint32_t kReturns = 1;  // CUPTI_API_EXIT
@@ -176,7 +168,7 @@ void detach() {
   if (version >= kDetaches && library()->cuptiEnableDomain(1, all.subscriber, kRuntimeCalls) == 0) {
     all.detaching = Session::wanted;
     try {
-      synchronize(cuda(device_in_use()));
+      wait_for_devices();
     } catch (const Error&) {}  // NOLINT: stop() has waited, and told what there was
     Session::Detaching expected = Session::wanted;
     if (!all.detaching.compare_exchange_strong(expected, Session::none))
@@ -188,7 +180,10 @@ void detach() {
 }  // namespace
 
 std::unique_ptr<KernelRecords> KernelRecords::begin() {
-  if (device_in_use() < 0 || !library()) return nullptr;
+  bool used = false;
+  for (int i = 0; i < kMaxCudaDevices; ++i)
+    used = used || detail::g_current_allocators[1 + i].load(std::memory_order_acquire);
+  if (!used || !library()) return nullptr;
   Session& all = session();
   {
     const std::lock_guard lock(all.mutex);

@@ -178,7 +178,6 @@ class Tcp final : public Transport {
       // Rank 0 knows who is late, and has time to say so.
       deadline += std::chrono::seconds(2);
       const auto own = static_cast<std::size_t>(rank_);
-      keep_own(give[own], take[own]);
       for (std::size_t q = 0; q < give.size(); ++q) {
         std::uint64_t bytes = give[q].bytes;
         if (q != own && (!move(data_[0], bytes > 0 ? Way::more : Way::out, &bytes, sizeof bytes, deadline) ||
@@ -258,17 +257,12 @@ class Tcp final : public Transport {
     }
   }
 
-  static void keep_own(const Part& give, const Part& take) {
-    if (give.bytes > 0 && give.data != take.data) std::memcpy(take.data, give.data, give.bytes);
-  }
-
   // Rank 0 takes in all that the ranks give each other, its own share in place, and hands it on. Bytes in another number than it takes
   // are let go: compare() has told that these ranks make different calls.
   std::vector<int> relay(std::span<const Part> give, std::span<const Part> take, Deadline deadline,
                          int& peer) {
     const auto n = static_cast<std::size_t>(size_);
     std::vector<Part> from(n * n);  // by giver and taker
-    keep_own(give[0], take[0]);
     relayed_.resize(n * n);
     for (std::size_t p = 1; p < n; ++p) {
       peer = static_cast<int>(p);

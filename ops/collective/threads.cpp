@@ -52,7 +52,7 @@ class Threads final : public Transport {
     lock.unlock();
     for (std::size_t q = 0; q < take.size(); ++q) {
       const Part from = m.at[q].give[rank_];
-      if (take[q].bytes > 0 && from.data != take[q].data) std::memcpy(take[q].data, from.data, take[q].bytes);
+      if (q != rank_ && take[q].bytes > 0) std::memcpy(take[q].data, from.data, take[q].bytes);
     }
     lock.lock();
     if (--m.readers == 0) m.moved.notify_all();

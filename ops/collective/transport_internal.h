@@ -28,7 +28,7 @@ class Transport {
   virtual const char* name() const = 0;
   /// Whether ranks compare each call, which takes an exchange more.
   virtual bool compares() const { return true; }
-  /// Sends `give[q]` to each rank q and fills `take[q]` with what q gives this one; the bytes of the own place are copied too.
+  /// Sends `give[q]` to each other rank q and fills `take[q]` with what q gives this one; the own places are the caller's.
   /// Both sides agree about the bytes. Returns the ranks that have not come before the deadline, none if all is done.
   /// Throws PeerError where a peer is gone.
   virtual std::vector<int> exchange(std::span<const Part> give, std::span<const Part> take,
