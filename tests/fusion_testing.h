@@ -8,6 +8,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/jit/build_internal.h>
 #include <cotangent/nn/capture/capture.h>
 
 #include "tests/capture_testing.h"
@@ -44,6 +45,15 @@ struct StepRun {
 struct Fusion {
   explicit Fusion(const char* how) { ::setenv("COTANGENT_FUSION", how, 1); }
   ~Fusion() { ::unsetenv("COTANGENT_FUSION"); }
+};
+
+// No compiler of a GPU's kernels, though one may be installed.
+struct NoCompiler {
+  NoCompiler() { ::setenv("COTANGENT_NVCC", "/nowhere/nvcc", 1); }
+  ~NoCompiler() {
+    before.empty() ? ::unsetenv("COTANGENT_NVCC") : ::setenv("COTANGENT_NVCC", before.c_str(), 1);
+  }
+  std::string before = jit::variable("COTANGENT_NVCC");
 };
 
 inline StepRun run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {

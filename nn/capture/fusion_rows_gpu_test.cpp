@@ -163,3 +163,22 @@ TEST_CASE("Gradients by rows on a GPU train to the bit", "[capture][fuse][cuda]"
   trained([](const Tensor& h, const Tensor& b) { return gelu(rms_norm(tanh(h), b) * 3); });
   CHECK_THAT(account, !Contains("rms_norm': "));
 }
+
+TEST_CASE("Rows on a GPU without a compiler have the bits of their calls", "[capture][fuse][cuda]") {
+  const NoCompiler none;
+  const DType dtype = GENERATE(f32, bf16, f16);
+  std::string account;
+  const Names fused = made(
+      {48, 48},
+      [](const Tensor& x, const Tensor& w) -> std::vector<Tensor> {
+        return {relu(softmax(x + w, -1)) - w, relu(log_softmax(x * w, -1)), relu(layer_norm(x - w)) * w,
+                neg(rms_norm(x * w)), mean(square(x - w), -1)};
+      },
+      dtype, &account);
+  CHECK(fused.empty());
+  CHECK_THAT(account, Contains("there is no compiler"));
+  account = account_of_training(cuda(0), dtype, [](const Tensor& h, const Tensor& b) {
+    return relu(layer_norm(softmax(h, -1), b, b) * 3);
+  });
+  CHECK_THAT(account, Contains("there is no compiler") && !Contains("one pass over"));
+}
