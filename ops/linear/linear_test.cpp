@@ -147,6 +147,7 @@ TEST_CASE("linear and linear_relu of small layers on the GPU, in any layout", "[
                                         {31, 33, 65},
                                         {300, 9, 400},
                                         {1024, 1024, 10},
+                                        {520, 820, 203},
                                         {512, 512, 512}}) {
     const Tensor x = randn({rows, ins}), w = randn({outs, ins}) / std::sqrt(ins), b = randn({outs}),
                  g = randn({rows, outs});
