@@ -8,11 +8,12 @@
 #include <cotangent/ops/convolution/strided_internal.h>
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/core/cuda/mma/ptx.cuh>
+#include <cotangent/ops/convolution/f32_internal.cuh>
 
-// A part of a convolution is a product of matrices (patches_internal.h). A block computes a tile of C, 64 x 128, or 32 x 128
-// where C has no more rows. It brings kDepth elements of k at a time of A and of B into shared memory. While it multiplies
-// them, the next ones are loaded into registers. For f16 and bf16 tensor cores multiply, for f32 and f64 each thread 8 x 8
-// or 4 x 8 elements.
+// A part of a convolution is a product of matrices (patches_internal.h), in f32 mostly by f32_internal.cuh. Else a block computes
+// a tile of C, 64 x 128. It brings kDepth elements of k at a time of A and of B into shared memory, both with k along the rows of
+// the tile. While it multiplies them, the next ones are loaded into registers. For f16 and bf16 tensor cores multiply, for f64
+// each thread 8 x 8 elements.
 //
 // Neighbouring threads read neighbouring pixels of B, and taps from a table in shared memory: pixels are columns of B, or
 // rows in the gradient of the weight, whose taps are the columns.
@@ -21,7 +22,7 @@ namespace ct::convolution {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kColumns = 128;  // of a tile of C
+constexpr int kRows = 64, kColumns = 128;  // of a tile of C
 
 template <class T>
 inline constexpr bool kTensorCores = sizeof(T) == 2;
@@ -31,55 +32,43 @@ struct Tile {
   // 16-bit elements are not looked into on their way.
   using Element = std::conditional_t<kTensorCores<T>, std::uint16_t, T>;
   static constexpr int kDepth = kTensorCores<T> ? 32 : 16;
-  static constexpr int kVector = 16 / sizeof(T);  // elements of A that a thread reads at once
-  // Where element k of a line, a row of A or a column of B, lies in shared memory. Tensor cores want k along the line, at a
-  // pitch at which the eight lines of an ldmatrix meet different banks; threads the lines of one k side by side.
-  static constexpr int kPitch = kDepth + 8;
-  template <int kLines>
-  static constexpr int kPitchOf = kLines + (kLines == kColumns ? 2 : kVector);
-  template <int kLines>
-  static constexpr int kElements = kTensorCores<T> ? kLines* kPitch : kDepth* kPitchOf<kLines>;
-  template <int kLines>
-  static __device__ __forceinline__ int place(int line, int k) {
-    return kTensorCores<T> ? line * kPitch + k : k * kPitchOf<kLines> + line;
-  }
+  // Pitch at which eight rows, which ldmatrix reads at a time, or any 32 threads meet different banks.
+  static constexpr int kPitch = kDepth + (kTensorCores<T> ? 8 : 1);
 };
 
 // ---- the sums of a thread ----
 
-template <class T, int kRows>
+template <class T>
 struct Sums {
-  static constexpr int kM = kRows / 8, kN = kColumns / 16;
-  T sum[kM][kN] = {};
+  using E = typename Tile<T>::Element;
+  T sum[8][8] = {};
 
-  // Rows kM (thread / 16) and on, columns thread % 16 and every 16th from there.
-  __device__ __forceinline__ void multiply(const T* a, const T* b) {
-    a += static_cast<int>(threadIdx.x) / 16 * kM;
-    b += static_cast<int>(threadIdx.x) % 16;
+  // Rows 8 (thread / 16) and on, columns thread % 16 and every 16th from there.
+  __device__ __forceinline__ void multiply(const E* a, const E* b) {
+    constexpr int pitch = Tile<T>::kPitch;
+    a += static_cast<int>(threadIdx.x) / 16 * 8 * pitch;
+    b += static_cast<int>(threadIdx.x) % 16 * pitch;
 #pragma unroll
     for (int k = 0; k < Tile<T>::kDepth; ++k) {
-      alignas(16) T x[kM];
-      T y[kN];
+      T x[8], y[8];
 #pragma unroll
-      for (int i = 0; i < kM; i += Tile<T>::kVector)
-        *reinterpret_cast<uint4*>(x + i) =
-            *reinterpret_cast<const uint4*>(a + Tile<T>::template place<kRows>(i, k));
+      for (int i = 0; i < 8; ++i) x[i] = a[i * pitch + k];
 #pragma unroll
-      for (int j = 0; j < kN; ++j) y[j] = b[Tile<T>::template place<kColumns>(j * 16, k)];
+      for (int j = 0; j < 8; ++j) y[j] = b[j * 16 * pitch + k];
 #pragma unroll
-      for (int i = 0; i < kM; ++i)
+      for (int i = 0; i < 8; ++i)
 #pragma unroll
-        for (int j = 0; j < kN; ++j) sum[i][j] += x[i] * y[j];
+        for (int j = 0; j < 8; ++j) sum[i][j] += x[i] * y[j];
     }
   }
   /// Calls f(column), and what that gives with each row of the column: f(column)(row, sum).
   template <class F>
   __device__ __forceinline__ void each(const F& f) const {
 #pragma unroll
-    for (int j = 0; j < kN; ++j) {
+    for (int j = 0; j < 8; ++j) {
       const auto put = f(static_cast<int>(threadIdx.x) % 16 + 16 * j);
 #pragma unroll
-      for (int i = 0; i < kM; ++i) put(static_cast<int>(threadIdx.x) / 16 * kM + i, sum[i][j]);
+      for (int i = 0; i < 8; ++i) put(static_cast<int>(threadIdx.x) / 16 * 8 + i, sum[i][j]);
     }
   }
 };
@@ -87,7 +76,7 @@ struct Sums {
 // A warp computes 32 x 64 elements, two by eight tiles of 16 x 8.
 template <class T>
 requires kTensorCores<T>
-struct Sums<T, 64> {
+struct Sums<T> {
   using E = std::uint16_t;
   float sum[2][8][4] = {};
 
@@ -139,16 +128,16 @@ struct Sums<T, 64> {
 
 // ---- any convolution ----
 
-template <class T, bool kWeightGradient, int kRows>
+template <class T, bool kWeightGradient>
 __global__ void __launch_bounds__(kThreads) product_kernel(const __grid_constant__ Product p) {
   using E = typename Tile<T>::Element;
   using Out = std::conditional_t<kWeightGradient, accumulate_t<T>, T>;
-  constexpr int depth = Tile<T>::kDepth;
+  constexpr int depth = Tile<T>::kDepth, pitch = Tile<T>::kPitch;
   constexpr int at_once = kThreads / depth;  // rows of a tile that all threads read in one go, along k
   constexpr int taps_held = kWeightGradient ? kColumns : depth;
   static_assert(kThreads == kColumns && kRows % at_once == 0 && kColumns % at_once == 0);
-  __shared__ alignas(16) E a_tile[Tile<T>::template kElements<kRows>];
-  __shared__ alignas(16) E b_tile[Tile<T>::template kElements<kColumns>];
+  __shared__ alignas(16) E a_tile[kRows * pitch];
+  __shared__ alignas(16) E b_tile[kColumns * pitch];
   __shared__ Place taps[taps_held];
 
   const std::uint32_t tiles_n = (p.n + kColumns - 1) / kColumns, tiles_m = (p.m + kRows - 1) / kRows;
@@ -190,22 +179,22 @@ __global__ void __launch_bounds__(kThreads) product_kernel(const __grid_constant
   };
   const auto put_down = [&] {
 #pragma unroll
-    for (int i = 0; i < kRows / at_once; ++i)
-      a_tile[Tile<T>::template place<kRows>(row + i * at_once, along)] = a_next[i];
-    if constexpr (!kWeightGradient && kTensorCores<T>) {
+    for (int i = 0; i < kRows / at_once; ++i) a_tile[(row + i * at_once) * pitch + along] = a_next[i];
+    if constexpr (kWeightGradient) {
+#pragma unroll
+      for (int i = 0; i < depth; ++i) b_tile[(row + i * at_once) * pitch + along] = b_next[i];
+    } else if constexpr (kTensorCores<T>) {
 #pragma unroll
       for (int i = 0; i < depth; i += 8) {
         const auto pair = [&](int l) {
           return b_next[i + l] | static_cast<std::uint32_t>(b_next[i + l + 1]) << 16;
         };
-        *reinterpret_cast<uint4*>(b_tile + Tile<T>::template place<kColumns>(thread, i)) =
+        *reinterpret_cast<uint4*>(b_tile + thread * pitch + i) =
             make_uint4(pair(0), pair(2), pair(4), pair(6));
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < depth; ++i)
-        b_tile[kWeightGradient ? Tile<T>::template place<kColumns>(row + i * at_once, along)
-                               : Tile<T>::template place<kColumns>(thread, i)] = b_next[i];
+      for (int i = 0; i < depth; ++i) b_tile[thread * pitch + i] = b_next[i];
     }
   };
 
@@ -213,7 +202,7 @@ __global__ void __launch_bounds__(kThreads) product_kernel(const __grid_constant
   __syncthreads();
   fetch(k_first);
   __syncthreads();
-  Sums<T, kRows> sums;
+  Sums<T> sums;
   for (std::uint32_t k0 = k_first; k0 < k_end; k0 += depth) {
     put_down();
     if (!kWeightGradient) note_taps(k0 + depth, k_end);
@@ -287,20 +276,51 @@ __global__ void __launch_bounds__(kThinThreads) thin_weight_kernel(const __grid_
 
 constexpr std::int64_t kWantedBlocks =
     1024;  // that keep a GPU busy; parts of a long sum make up for what is missing
+constexpr std::int64_t kWantedF32Blocks = 512;  // of which a multiprocessor holds four
+
+std::int64_t tiles_of(const Product& p, int rows, int columns) {
+  return gpu::ceil_div(p.n, columns) * gpu::ceil_div(p.m, rows) * p.groups;
+}
+
+// The weight's gradient as a sum of parts of k: `launch` makes `tiles` tiles of each, one to a block of the grid it is given.
+template <class T, class F>
+void in_parts(const Job& job, Product& p, std::int64_t tiles, std::int64_t wanted, std::int64_t step,
+              const F& launch) {
+  p.split(gpu::ceil_div(wanted, tiles), step);
+  const std::int64_t size = job.out().numel();
+  const Tensor partial =
+      Tensor::allocate({std::int64_t{p.splits}, size}, dtype_of<accumulate_t<T>>, job.out().device());
+  p.c = partial.raw_data();
+  launch(gpu::blocks_for(job.op, tiles * p.splits, 1));
+  fold::sum_cuda(partial, 1, job.out().view({size}), 1, job.accumulate);
+}
 
 template <class T, bool kWeightGradient>
-void launch_product(const char* op, const Product& p, std::int64_t tiles) {
-  const unsigned grid = gpu::blocks_for(op, tiles, 1);
-  if constexpr (!kTensorCores<T>)
-    if (p.m <= 32) return gpu::launch(op, product_kernel<T, kWeightGradient, 32>, grid, kThreads, 0, p);
-  gpu::launch(op, product_kernel<T, kWeightGradient, 64>, grid, kThreads, 0, p);
+void launch_f32(const Job& job, Product& p) {
+  const std::int64_t tiles = tiles_of(p, T::kRows, T::kColumns);
+  const auto launch = [&](unsigned grid) {
+    gpu::launch(job.op, f32_kernel<T, kWeightGradient>, grid, T::kThreads, T::kBytes, p, c_is_in_quads(p));
+  };
+  if constexpr (kWeightGradient)
+    in_parts<float>(job, p, tiles, kWantedF32Blocks, 2 * T::kDepth, launch);
+  else
+    launch(gpu::blocks_for(job.op, tiles, 1));
+}
+
+void run_f32(const Job& job, Product& p) {
+  if (job.result == Part::weight)
+    p.m <= 32 || p.n <= 32 ? launch_f32<SmallF32Tile, true>(job, p) : launch_f32<F32Tile, true>(job, p);
+  else
+    p.m <= 32 ? launch_f32<WideF32Tile, false>(job, p) : launch_f32<F32Tile, false>(job, p);
 }
 
 template <class T>
 void run_typed(const Job& job) {
   Product p = product_of(job);
   const bool thin = job.g.thin();
-  const std::int64_t tiles = gpu::ceil_div(p.n, kColumns) * gpu::ceil_div(p.m, 64) * p.groups;
+  if constexpr (std::is_same_v<T, float>)
+    if (!thin && fits_f32(p)) return run_f32(job, p);
+  const std::int64_t tiles = tiles_of(p, kRows, kColumns);
   if (job.result != Part::weight) {
     if (thin) {
       const std::uint32_t lines = p.groups * p.m;
@@ -308,24 +328,17 @@ void run_typed(const Job& job) {
                   dim3(gpu::blocks_for(job.op, p.n, kThinThreads), lines < 65535 ? lines : 65535),
                   kThinThreads, 0, p);
     } else {
-      launch_product<T, false>(job.op, p, tiles);
+      gpu::launch(job.op, product_kernel<T, false>, gpu::blocks_for(job.op, tiles, 1), kThreads, 0, p);
     }
     return;
   }
-  const std::int64_t size = job.out().numel(), blocks = thin ? size : tiles;
   // A part is worth a block if it is long enough.
-  const std::int64_t step = thin ? 4 * kThinThreads : 8 * Tile<T>::kDepth;
-  p.split(gpu::ceil_div(kWantedBlocks, blocks), step);
-  const Tensor partial =
-      Tensor::allocate({std::int64_t{p.splits}, size}, dtype_of<accumulate_t<T>>, job.out().device());
-  p.c = partial.raw_data();
-  if (thin) {
-    gpu::launch(job.op, thin_weight_kernel<T>, gpu::blocks_for(job.op, blocks * p.splits, 1), kThinThreads, 0,
-                p);
-  } else {
-    launch_product<T, true>(job.op, p, blocks * p.splits);
-  }
-  fold::sum_cuda(partial, 1, job.out().view({size}), 1, job.accumulate);
+  if (thin)
+    in_parts<T>(job, p, job.out().numel(), kWantedBlocks, 4 * kThinThreads,
+                [&](unsigned grid) { gpu::launch(job.op, thin_weight_kernel<T>, grid, kThinThreads, 0, p); });
+  else
+    in_parts<T>(job, p, tiles, kWantedBlocks, 8 * Tile<T>::kDepth,
+                [&](unsigned grid) { gpu::launch(job.op, product_kernel<T, true>, grid, kThreads, 0, p); });
 }
 
 void run_cuda(const Job& job) {

@@ -305,6 +305,12 @@ TEST_CASE("large convolutions on CUDA agree with the CPU", "[convolution][cuda]"
                          {{2, 17, 20, 18}, {16, 17, 2, 5}, {.padding = {0, 3}}},
                          {{2, 64, 5, 6}, {200, 64, 1, 1}, {}},
                          {{2, 50, 14, 14}, {70, 50, 5, 5}, {.padding = 2}},
+                         {{5, 1, 28, 28}, {32, 1, 3, 3}, {}},
+                         {{2, 36, 17, 15}, {40, 18, 3, 3}, {.stride = 2, .padding = 1, .groups = 2}},
+                         {{2, 40, 9, 11}, {70, 20, 3, 3}, {.padding = 1, .groups = 2}},
+                         // kernels as wide as fit into a mask, and wider
+                         {{1, 18, 20, 17}, {17, 18, 15, 15}, {.padding = 7}},
+                         {{2, 20, 12, 30}, {18, 20, 3, 17}, {.padding = {1, 8}}},
                          // so many filters that a block has several tiles of pixels
                          {{6, 24, 20, 20}, {1040, 24, 3, 3}, {.padding = 1}}};
   for (const Large& c : cases) {

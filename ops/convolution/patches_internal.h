@@ -62,18 +62,18 @@ struct Patches {
                ? offset + static_cast<long long>(p) * seen_width + q
                : -1;
   }
+  CT_HD bool row_is_inside(int row) const {
+    return static_cast<unsigned>(row) < static_cast<unsigned>(seen_height);
+  }
+  CT_HD bool column_is_inside(int column) const {
+    return static_cast<unsigned>(column) < static_cast<unsigned>(seen_width);
+  }
 
  private:
   // Unless the stride has to divide their sum first, row and column are in the offset already.
   CT_HD Place place(long long offset, int row, int column) const {
     if (!strided) offset += static_cast<long long>(row) * seen_width + column;
     return {offset, row, column};
-  }
-  CT_HD bool row_is_inside(int row) const {
-    return static_cast<unsigned>(row) < static_cast<unsigned>(seen_height);
-  }
-  CT_HD bool column_is_inside(int column) const {
-    return static_cast<unsigned>(column) < static_cast<unsigned>(seen_width);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
 #include <cotangent/ops/engine/gemm/replace.h>
 #include <cotangent/core/cuda/mma/ptx.cuh>
+#include <cotangent/ops/engine/gemm/lanes_internal.cuh>
 
 // Products of small layers, where launches and latency are what takes time. One kernel does up to two products, each block
 // a tile of one; the gate, the bias and the sums of rows are read where the operands pass by. A block's warps share the
@@ -32,6 +33,8 @@ struct Tile {
   static constexpr int kStages = kPipe == Pipe::deep ? 8 : kSide == 16 ? 3 : 4;
   // Floats of an operand's stage: lines of kDepth, or depths of kSide, each with a quad more, so that the lanes of a read
   // meet different banks.
+  template <bool kDeep>
+  static constexpr int kPitch = (kDeep ? kDepth : kSide) + kQuad;
   static constexpr int kOperand = std::max(kSide * (kDepth + kQuad), kDepth*(kSide + kQuad));
   static constexpr int kSums = kWarps * (kSide * kSide + kSide);
 
@@ -64,7 +67,7 @@ struct Pair {
 template <int kSide, bool kDeep>
 class Copies {
   using T = Tile<kSide>;
-  static constexpr int kInner = kDeep ? T::kDepth : kSide, kPitch = kInner + kQuad;
+  static constexpr int kInner = kDeep ? T::kDepth : kSide, kPitch = T::template kPitch<kDeep>;
 
  public:
   __device__ __forceinline__ Copies(const Operand& from, const float* data, int first, int k)
@@ -108,40 +111,6 @@ class Copies {
   long long hop_, stage_;
 };
 
-// Line i of a lane's, of which a quad of them lies together where depths do not.
-template <bool kDeep, int kLanes>
-__device__ __forceinline__ int line_of(int lane, int i, int together) {
-  return kDeep ? lane + i * kLanes : i / together * (kLanes * together) + lane * together + i % together;
-}
-
-// A lane's elements of four depths from `depth` on: kCount lines of an operand's stage.
-template <bool kDeep, int kSide, int kLanes, int kCount>
-__device__ __forceinline__ void read(float (&to)[kQuad][kCount], const float* stage, int lane, int depth) {
-  if constexpr (kDeep) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const float4 v = *reinterpret_cast<const float4*>(
-          stage + (lane + i * kLanes) * (Tile<kSide>::kDepth + kQuad) + depth);
-      to[0][i] = v.x, to[1][i] = v.y, to[2][i] = v.z, to[3][i] = v.w;
-    }
-  } else {
-#pragma unroll
-    for (int d = 0; d < kQuad; ++d) {
-      const float* const row = stage + (depth + d) * (kSide + kQuad);
-      if constexpr (kCount == 2) {
-        const float2 v = *reinterpret_cast<const float2*>(row + lane * 2);
-        to[d][0] = v.x, to[d][1] = v.y;
-      } else {
-#pragma unroll
-        for (int q = 0; q < kCount / kQuad; ++q) {
-          const float4 v = *reinterpret_cast<const float4*>(row + (q * kLanes + lane) * kQuad);
-          to[d][4 * q] = v.x, to[d][4 * q + 1] = v.y, to[d][4 * q + 2] = v.z, to[d][4 * q + 3] = v.w;
-        }
-      }
-    }
-  }
-}
-
 // A block's tile of a product.
 template <int kSide, Pipe kPipe, bool kGated, bool kDeepA, bool kDeepB>
 __device__ __forceinline__ void tile(const Operands& p, int block, float* memory) {
@@ -176,11 +145,11 @@ __device__ __forceinline__ void tile(const Operands& p, int block, float* memory
     for (int k = warp * T::kSteps; k < (warp + 1) * T::kSteps; k += kQuad) {
       if (s * T::kDepth + k >= p.k) break;
       float x[kQuad][T::kM], y[kQuad][T::kN];
-      read<kDeepA, kSide, 8>(x, at, lane_m, k);
-      read<kDeepB, kSide, 4>(y, at + T::kOperand, lane_n, k);
+      read_lines<kDeepA, T::template kPitch<kDeepA>, 8>(x, at, lane_m, k);
+      read_lines<kDeepB, T::template kPitch<kDeepB>, 4>(y, at + T::kOperand, lane_n, k);
       if constexpr (kGated) {
         float z[kQuad][T::kM];
-        read<kDeepA, kSide, 8>(z, at + 2 * T::kOperand, lane_m, k);
+        read_lines<kDeepA, T::template kPitch<kDeepA>, 8>(z, at + 2 * T::kOperand, lane_m, k);
 #pragma unroll
         for (int d = 0; d < kQuad; ++d)
 #pragma unroll
