@@ -140,14 +140,7 @@ __global__ void __launch_bounds__(kThreads) product_kernel(const __grid_constant
   __shared__ alignas(16) E b_tile[kColumns * pitch];
   __shared__ Place taps[taps_held];
 
-  const std::uint32_t tiles_n = (p.n + kColumns - 1) / kColumns, tiles_m = (p.m + kRows - 1) / kRows;
-  std::uint32_t block = blockIdx.x;
-  const std::uint32_t n0 = block % tiles_n * kColumns;
-  block /= tiles_n;
-  const std::uint32_t m0 = block % tiles_m * kRows;
-  block /= tiles_m;
-  const std::uint32_t split = block % p.splits, group = block / p.splits;
-  const std::uint32_t k_first = split * p.k_split, k_end = min(p.k, k_first + p.k_split);
+  const auto [m0, n0, group, split, k_first, k_end] = p.block(blockIdx.x, kRows, kColumns);
   const int thread = static_cast<int>(threadIdx.x);
   const int along = thread % depth, row = thread / depth;  // of what is read along k
   const E* const a = static_cast<const E*>(p.a) + group * p.a_group;

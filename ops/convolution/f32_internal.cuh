@@ -62,14 +62,7 @@ __global__ void __launch_bounds__(T::kThreads) f32_kernel(const __grid_constant_
   extern __shared__ __align__(16) float memory[];
   __shared__ F32Tap taps[kWeightGradient ? 1 : 2][kTaps];
 
-  const std::uint32_t tiles_n = (p.n + kColumns - 1) / kColumns, tiles_m = (p.m + kRows - 1) / kRows;
-  std::uint32_t block = blockIdx.x;
-  const std::uint32_t n0 = block % tiles_n * kColumns;
-  block /= tiles_n;
-  const std::uint32_t m0 = block % tiles_m * kRows;
-  block /= tiles_m;
-  const std::uint32_t split = block % p.splits, group = block / p.splits;
-  const std::uint32_t k_first = split * p.k_split, k_end = min(p.k, k_first + p.k_split);
+  const auto [m0, n0, group, split, k_first, k_end] = p.block(blockIdx.x, kRows, kColumns);
   const int stages = static_cast<int>((k_end - k_first + kDepth - 1) / kDepth);
   const int thread = static_cast<int>(threadIdx.x);
   const float* const a = static_cast<const float*>(p.a) + group * p.a_group;

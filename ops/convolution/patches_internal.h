@@ -87,6 +87,21 @@ struct Product {
   std::uint32_t m = 0, n = 0, k = 0, groups = 1;
   std::uint32_t splits = 1, k_split = 0;  // of k, each with a C of its own
 
+  /// A block's tile of C, from row m0 and column n0 on, and its part of k.
+  struct Block {
+    std::uint32_t m0, n0, group, split, k_first, k_end;
+  };
+  CT_HD Block block(std::uint32_t index, std::uint32_t rows, std::uint32_t columns) const {
+    const std::uint32_t tiles_n = (n + columns - 1) / columns, tiles_m = (m + rows - 1) / rows;
+    const std::uint32_t tile = index / tiles_n, part = tile / tiles_m, split = part % splits,
+                        first = split * k_split;
+    return {tile % tiles_m * rows,
+            index % tiles_n * columns,
+            part / splits,
+            split,
+            first,
+            k - first < k_split ? k : first + k_split};
+  }
   CT_HD long long a_at(std::uint32_t k_index) const {  // of row 0
     const std::uint32_t q = a_inner.divide(k_index);
     return q * a_outer + (k_index - q * a_inner.divisor);
