@@ -4,7 +4,7 @@
 #   usage: ranks_test.sh PROGRAM_IN_THE_FOLDER_OF_ALL
 source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
 folder=$(dirname "$program")
-port=$((20000 + RANDOM % 20000))
+port=$((20000 + RANDOM % 10000))  # below those that the kernel hands out
 
 # start N COMMAND...: N ranks of it, which listen at a port of their own; their pids in ${pids[@]}, their output in rank-R.log.
 start() {
