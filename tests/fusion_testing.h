@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <utility>
@@ -8,12 +7,12 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/jit/build_internal.h>
 #include <cotangent/nn/capture/capture.h>
 
 #include "tests/capture_testing.h"
 #include "tests/catch.h"
 #include "tests/op_testing.h"
+#include "tests/variable.h"
 
 // Steps that are run plainly, and captured with groups of calls in one pass.
 
@@ -42,18 +41,8 @@ struct StepRun {
 };
 
 // Small tensors are worth no group on a CPU, and 16 bits neither: here they are.
-struct Fusion {
-  explicit Fusion(const char* how) { ::setenv("COTANGENT_FUSION", how, 1); }
-  ~Fusion() { ::unsetenv("COTANGENT_FUSION"); }
-};
-
-// No compiler of a GPU's kernels, though one may be installed.
-struct NoCompiler {
-  NoCompiler() { ::setenv("COTANGENT_NVCC", "/nowhere/nvcc", 1); }
-  ~NoCompiler() {
-    before.empty() ? ::unsetenv("COTANGENT_NVCC") : ::setenv("COTANGENT_NVCC", before.c_str(), 1);
-  }
-  std::string before = jit::variable("COTANGENT_NVCC");
+struct Fusion : Variable {
+  explicit Fusion(const char* how) : Variable("COTANGENT_FUSION", how) {}
 };
 
 inline StepRun run(const Make& make, const std::vector<Tensor>& inputs, const CaptureOptions& options) {

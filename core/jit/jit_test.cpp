@@ -17,27 +17,14 @@
 #include "tests/catch.h"
 #include "tests/nn_testing.h"
 #include "tests/op_testing.h"
+#include "tests/variable.h"
 
 using namespace ct;
 using Catch::Matchers::Contains;
 using ct::testing::TempFolder;
+using ct::testing::Variable;
 
 namespace {
-
-// The value of an environment variable while it lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name), before_(jit::variable(name)) {
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { before_.empty() ? ::unsetenv(name_) : ::setenv(name_, before_.c_str(), 1); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::string before_;
-};
 
 ino_t file_of(const std::string& path) {
   struct stat s {};

@@ -25,12 +25,14 @@
 #include "tests/nn_testing.h"
 #include "tests/op_testing.h"
 #include "tests/program_testing.h"
+#include "tests/variable.h"
 
 using namespace ct;
 using fusion::Formula;
 using fusion::Gradients;
 using testing::first_difference;
 using testing::pointers;
+using testing::Variable;
 
 namespace {
 
@@ -237,16 +239,6 @@ TEST_CASE("Random programs give the bits of their ops one by one", "[fuse]") {
 }
 
 namespace {
-
-// An environment variable's value while it lives.
-struct Variable {
-  const char* name;
-  std::string before;
-  Variable(const char* its_name, const std::string& value) : name(its_name), before(jit::variable(its_name)) {
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { before.empty() ? ::unsetenv(name) : ::setenv(name, before.c_str(), 1); }
-};
 
 // A program with the formula and the gradients of every op, in one dtype.
 map::chain::Program all_formulas(DType dtype) {

@@ -1,14 +1,13 @@
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/jit/build_internal.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/fusion/fuse.h>
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"
+#include "tests/variable.h"
 
 // fuse() on a GPU: the vector and the element kernel, and the ops one by one where no kernel compiles.
 
@@ -86,8 +85,7 @@ TEST_CASE("fuse on a GPU runs the ops one by one where no kernel compiles", "[fu
   // Another formula, of which no kernel is there yet.
   const auto formula = [](auto x, auto b, auto mask) { return kFormula(x, b, mask) * 0.75; };
   const auto f = ct::fuse(formula);
-  const std::string before = ct::jit::variable("COTANGENT_NVCC");
-  ::setenv("COTANGENT_NVCC", "/nowhere/nvcc", 1);
+  const ct::testing::NoCompiler none;
   each_layout(ct::f32, [&](const char* label, const Tensor& x, const Tensor& b) {
     INFO(label);
     const Tensor mask = ct::gt(ct::testing::waves(x.shape(), 3).to(ct::cuda()), 0.1);
@@ -96,5 +94,4 @@ TEST_CASE("fuse on a GPU runs the ops one by one where no kernel compiles", "[fu
     compare(got.dx, want.dx, 0);
     compare(got.db, want.db, 0);
   });
-  before.empty() ? ::unsetenv("COTANGENT_NVCC") : ::setenv("COTANGENT_NVCC", before.c_str(), 1);
 }
