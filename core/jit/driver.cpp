@@ -1,6 +1,9 @@
 #include <cotangent/core/jit/driver_internal.h>
 
 #include <dlfcn.h>
+#include <unistd.h>
+
+#include <sstream>
 
 #include <cotangent/core/base/error.h>
 
@@ -39,7 +42,6 @@ constexpr int kInvalidOption = 5;       // NVRTC_ERROR_INVALID_OPTION
 
 struct Nvrtc {
   using Program = void*;
-  std::string path;
   int (*version)(int*, int*) = nullptr;
   int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
   int (*compile)(Program, int, const char* const*) = nullptr;
@@ -73,18 +75,15 @@ const Driver& driver(const char* op) {
   return found;
 }
 
+constexpr const char* kNvrtcNames[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
+
 const Nvrtc& nvrtc(const char* op) {
   static const Nvrtc& found = *new Nvrtc([&] {
     Nvrtc n;
-    void* library = nullptr;
-    const std::string named = variable("COTANGENT_NVRTC"), home = variable("CUDA_HOME", "/usr/local/cuda");
-    for (const std::string& name : {named, std::string("libnvrtc.so"), std::string("libnvrtc.so.13"),
-                                    std::string("libnvrtc.so.12"), home + "/lib64/libnvrtc.so"}) {
-      if (library || name.empty()) continue;
-      library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-      n.path = name;
-      if (!named.empty()) break;
-    }
+    const std::string named = variable("COTANGENT_NVRTC"), file = nvrtc_file();
+    void* library = file.empty() ? nullptr : ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    for (const char* const name : kNvrtcNames)  // where the linker alone knows of it
+      if (!library) library = ::dlopen(named.empty() ? name : named.c_str(), RTLD_NOW | RTLD_LOCAL);
     const bool whole =
         library && find(library, "nvrtcVersion", n.version) &&
         find(library, "nvrtcCreateProgram", n.create) && find(library, "nvrtcCompileProgram", n.compile) &&
@@ -120,10 +119,23 @@ void enter_context(const char* op, int device) {
 
 }  // namespace
 
+std::string nvrtc_file() {
+  if (const std::string named = variable("COTANGENT_NVRTC"); !named.empty())
+    return named.find('/') == named.npos ? "" : named;
+  std::istringstream folders(
+      variable("LD_LIBRARY_PATH") + ':' + variable("CUDA_HOME", "/usr/local/cuda") +
+      "/lib64:/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:/usr/lib64:/usr/lib");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    for (const char* const name : kNvrtcNames)
+      if (const std::string file = folder + '/' + name; !folder.empty() && ::access(file.c_str(), R_OK) == 0)
+        return file;
+  return "";
+}
+
 std::string nvrtc_version(const char* op) {
   int major = 0, minor = 0;
   nvrtc(op).version(&major, &minor);
-  return nvrtc(op).path + ' ' + std::to_string(major) + '.' + std::to_string(minor);
+  return "NVRTC " + std::to_string(major) + '.' + std::to_string(minor);
 }
 
 Ran nvrtc_compile(const char* op, const std::string& text, const std::string& name, const std::string& arch,

@@ -9,7 +9,9 @@
 
 namespace ct::jit {
 
-/// "13.0". Throws Error where there is no NVRTC.
+/// The library's file, empty where only the linker knows of one. It is not loaded for that, which takes milliseconds.
+std::string nvrtc_file();
+/// "NVRTC 13.0", of the library, which it loads. Throws Error where there is no NVRTC.
 std::string nvrtc_version(const char* op);
 
 /// Compiles a text for an architecture ("90a") to machine code; the messages call it `name`.

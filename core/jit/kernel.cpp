@@ -44,13 +44,18 @@ void write_bytes(const char* op, const std::string& path, const std::string& byt
 }  // namespace
 
 std::string compiled(const char* op, const Text& text, const std::string& arch) {
-  const bool sooner = text.whole && variable("COTANGENT_NVCC").empty() && has_nvrtc();
-  const std::string nvcc = sooner ? "" : find_nvcc();
+  const std::string library = nvrtc_file();
+  const bool sooner = text.whole && variable("COTANGENT_NVCC").empty() && (!library.empty() || has_nvrtc());
+  std::string nvcc = sooner ? "" : find_nvcc();
   Fingerprint key;
   for (const std::string& part : {text.code, text.folder, arch, std::string(version()), nvcc}) key.add(part);
-  nvcc.empty() ? key.add(nvrtc_version(op)) : key.add_file(nvcc);
+  if (nvcc.empty() && library.empty())
+    key.add(nvrtc_version(op));
+  else
+    key.add_file(nvcc.empty() ? library : nvcc);
   return cached(op, "", key.text() + ".cubin", [&](const std::string& to) {
     Ran ran;
+    if (nvcc.empty() && !has_nvrtc()) nvcc = find_nvcc();
     if (nvcc.empty()) {
       std::string code;
       ran = nvrtc_compile(op, text.code, text.name, arch, text.whole, code);
