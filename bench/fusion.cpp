@@ -72,6 +72,13 @@ void softmax_rows(benchmark::State& state) {
 void mean_rows(benchmark::State& state) {
   rows_row(state, [](const Tensor& x, const Tensor& w) { return mean(square(x - w), -1); });
 }
+void mean_of_all_rows(benchmark::State& state) {
+  rows_row(state, [](const Tensor& x, const Tensor& w) { return mean(square(x - w)); });
+}
+void cross_entropy_rows(benchmark::State& state) {
+  const Tensor labels = ct::randint(0, 1 << 11, {1 << 13});
+  rows_row(state, [&](const Tensor& x, const Tensor&) { return cross_entropy(x * 0.5, labels); });
+}
 
 // F1: ten ops and their gradients on a GPU, of three tensors of 2^26 numbers: as a captured step, as one fused op, and one by one.
 // `bytes` counts what has to move: three tensors and the cotangent are read, the result and three gradients written; the limit is
@@ -126,7 +133,8 @@ void chain_apart(benchmark::State& state) {
       state, [&] { return chain(kFunctions); }, 1);
 }
 // F3g: rows between formulas on a GPU, as a captured step: with their formulas, and each call by itself. `bytes` counts what has to move
-// where each tensor is read or written once: by the norm 3 tensors, forward and backward 11, by the softmax 3, by the mean 2.
+// where each tensor is read or written once: by the norm 3 tensors, forward and backward 11, by the softmax 3, by the means 2, by the loss
+// and its gradient 6.
 template <class F>
 void rows_on_gpu(benchmark::State& state, std::int64_t columns, double tensors, F f) {
   if (!needs_gpu(state)) return;
@@ -163,6 +171,17 @@ void softmax_on_gpu(benchmark::State& state) {
 void mean_on_gpu(benchmark::State& state) {
   forward_on_gpu(state, 1 << 11, 2, [](auto x, auto w) { return mean(square(x - w), -1); });
 }
+void mean_of_all_on_gpu(benchmark::State& state) {
+  forward_on_gpu(state, 1 << 11, 2, [](auto x, auto w) { return mean(square(x - w)); });
+}
+// The loss of logits that are capped, and their gradient.
+void cross_entropy_on_gpu(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  const Tensor labels = ct::randint(0, 1 << 11, {1 << 13}, {.device = ct::cuda()});
+  rows_on_gpu(state, 1 << 11, 6, [=](auto x, auto, auto) {
+    return ct::grad({cross_entropy(tanh(x * (1.0 / 30)) * 30, labels)}, {x});
+  });
+}
 #define ROWS(name)                                                                          \
   BENCHMARK(name##_on_gpu)->Name("F3g/" #name "_2^24@one_by_one")->Arg(0)->UseManualTime(); \
   BENCHMARK(name##_on_gpu)->Name("F3g/" #name "_2^24@captured")->Arg(1)->UseManualTime()
@@ -170,6 +189,8 @@ ROWS(norm);
 ROWS(norm_both);
 ROWS(softmax);
 ROWS(mean);
+ROWS(mean_of_all);
+ROWS(cross_entropy);
 #undef ROWS
 BENCHMARK(chain_captured)->Name("F1/captured_2^26")->UseManualTime();
 BENCHMARK(chain_fused)->Name("F1/fuse_2^26")->UseManualTime();
@@ -181,6 +202,8 @@ BENCHMARK(chain_apart)->Name("F1/functions_2^26@one_by_one")->UseManualTime();
 ROWS(norm);
 ROWS(softmax);
 ROWS(mean);
+ROWS(mean_of_all);
+ROWS(cross_entropy);
 #undef ROWS
 BENCHMARK(arithmetic)->Name("F2/arithmetic_2^24")->Apply(five_runs)->UseRealTime();
 BENCHMARK(arithmetic_apart)->Name("F2/arithmetic_2^24@one_by_one")->Apply(five_runs)->UseRealTime();

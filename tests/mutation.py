@@ -53,6 +53,7 @@ BETWEEN_TEST, STEP_MEMORY_TEST, FOOTGUNS_TEST = (f"nn/capture/{name}_test.cpp" f
 FUSE_TEST, CHAIN = "ops/fusion/fuse_test.cpp", "ops/engine/map/chain.cpp"
 MERGING_TEST, MERGING = "nn/capture/merging_test.cpp", "nn/capture/merging.cpp"
 FUSION_TEST, ASSEMBLY = "nn/capture/fusion_test.cpp", "nn/capture/assembly.cpp"
+LOSSES_TEST = "nn/capture/fusion_losses_test.cpp"
 ROWS_TEST, ROWS = "nn/capture/fusion_rows_test.cpp", "nn/capture/fusion_rows.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
@@ -146,7 +147,7 @@ FAULTS = [
     ("mse_loss", "ops/loss/element/mse_loss_internal.h", "ops/loss/element/mse_loss_cpu.cpp", "sign of dt", "results(dx, -dx)",
      "results(dx, dx)"),
     ("mse_loss", LOSS, "ops/loss/element/mse_loss_cpu.cpp", "a mean's gradient is not divided by the count",
-     "reduction == Reduction::mean ? static_cast<double>(numel(shape)) : 1.0;", "1.0;"),
+     "{share_of(reduction, numel(shape)), 0}", "{1, 0}"),
     ("bce_with_logits", "ops/loss/element/bce_with_logits_internal.h", "ops/loss/element/bce_with_logits_cpu.cpp",
      "pos_weight left out of dx", "(no - pos_weight * t * r)", "(no - t * r)"),
     ("bce_with_logits", MAP, None, "an optional input that is not given is 0", "static bool one = true;",
@@ -546,10 +547,15 @@ FAULTS = [
     (FUSE_TEST, CHAIN, None, "a slot is used again while its value is still read", "if (again || p.last_use[v] != s) continue;", "if (again) continue;"),
     (ROWS_TEST, ASSEMBLY, None, "a value of the rows is read along another axis", "if (!w->place->laid_out_as(p) || p.shape.size() != now.shape->size())",
      "if (!w->place->laid_out_as(p))"),
-    (ROWS_TEST, ROWS, None, "a gradient of all rows is that of some", "if (!on_gpu_ && (record.shared >> k & 1u))", "if (false)"),
+    (ROWS_TEST, ROWS, None, "a gradient of all rows is that of some", "if (!whole_ && (record.shared >> k & 1u))", "if (false)"),
     (ROWS_TEST, ROWS, None, "draws begin anew with each run", "formulas && formulas->y.draws)", "formulas && false)"),
     (ROWS_TEST, ROWS, None, "rows are those of the first place", "d + 1 < lead ? place[d] : first) * strides[k]", "d + 1 < lead ? 0 : first) * strides[k]"),
     (ROWS_TEST, "ops/reduce/reduce_cpu.cpp", None, "a row that is cut into pieces has other sums", "return count <= 2 * kChunkWork &&", "return count > 0 &&"),
+    (LOSSES_TEST, CROSS, None, "what reads a loss's gradient runs before it is there", "if (passes) passes->store(", "if (passes && end < layout.rows()) passes->store("),
+    (LOSSES_TEST, "nn/capture/fusion_whole.cpp", None, "a chunk of what a loss reads lies at the tensor's beginning", "(at - first)", "(at)"),
+    (LOSSES_TEST, ASSEMBLY, None, "the gradient of a mean is that of a sum", "b.elements = ct::numel(*part.shape)", "b.elements = 1"),
+    (LOSSES_TEST, ASSEMBLY, None, "logits that others read are kept by nobody", "needed = needed || (whole_ && (w.phase == row ? !on_gpu_ : !is_passed(w)));", "needed = needed || (whole_ && w.phase == row);"),
+    (LOSSES_TEST, ASSEMBLY, None, "a call that another one makes stands between its neighbours", "if (c.runs != RecordedCall::Runs::each) continue;", ""),
     (FUSION_TEST, ASSEMBLY, None, "a value that outlives the step is not written", 'if (!passing_.contains(written.place->storage)) return true;', 'if (!passing_.contains(written.place->storage)) return false;'),
     (FUSION_TEST, ASSEMBLY, None, "a group runs behind a call that needs it", 'if (meets) {', 'if (false) {'),
     (FUSION_TEST, ASSEMBLY, None, "a value is read in another layout as if in its own", 'if (!w.place->laid_out_as(p)) return fail("reads a value of the group in another layout");', ''),

@@ -12,10 +12,12 @@
 
 namespace ct::gpu {
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 /// The record of the current device, to be passed to kernels.
 inline ct::detail::DeviceErrors* index_errors() {
   return ct::detail::device_errors(cuda(current_cuda_device()));
 }
+#endif
 
 #if defined(__CUDACC__)
 /// Notes the error; the first of many wins and the others cost a read. The kernel goes on. Which of

@@ -16,6 +16,11 @@ __device__ __forceinline__ double exp_full(double x) { return ::exp(x); }
 __device__ __forceinline__ float exp_fast(float x) { return __expf(x); }
 __device__ __forceinline__ double exp_fast(double x) { return ::exp(x); }
 
+/// a b + c, rounded once. A compiler that is left to choose contracts by what stands around a sum, and so the same text has other last
+/// bits in another kernel.
+__device__ __forceinline__ float product_sum(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ double product_sum(double a, double b, double c) { return __fma_rn(a, b, c); }
+
 /// 2^x in one instruction, to 2 ulp. Results below 2^-126 are 0; to keep them would take four more.
 __device__ __forceinline__ float exp2_flushed(float x) {
   float y;

@@ -28,6 +28,7 @@ struct IndexSite {
   IndexKind kind = IndexKind::index;
 };
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 /// Throws IndexError: "[cross_entropy] class label 11 is out of range for 10 classes; labels must lie in
 /// [0, 10) or equal ignore_index".
 [[noreturn]] CT_API void throw_index_error(const char* op, IndexKind kind, std::int64_t value,
@@ -39,6 +40,7 @@ struct IndexSite {
 /// Throws the IndexError that a kernel on `device` has reported since the last call, if any. To be called
 /// after the host has waited for the device; costs a load. Further errors of the same time are dropped.
 CT_API void raise_pending_device_errors(Device device);
+#endif
 
 namespace detail {
 
@@ -50,8 +52,10 @@ struct DeviceErrors {
   long long limit;
 };
 
+#ifndef CT_KERNEL_TEXT
 /// The record of `device`, made at the first call. Throws DeviceError, OutOfMemoryError.
 CT_API DeviceErrors* device_errors(Device device);
+#endif
 
 }  // namespace detail
 

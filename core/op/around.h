@@ -18,6 +18,7 @@ struct KernelText {
   std::string call;      // "normalization::forward_rows<true, 2>(a, load, store)"
   std::string argument;  // the type of a
   int vector;
+  bool loads = true, stores = true;  // of a call that takes several launches not each does both
 };
 
 /// The name of an element's type there.
@@ -32,6 +33,8 @@ struct Around {
   Ask ask = Ask::fits;
 
   virtual ~Around() = default;
+  /// Whether there is something to compile; else the launch is the op's.
+  virtual bool wraps(const KernelText& text) const = 0;
   /// In the place of the op's launch. False where the kernel does not take these formulas, or (Ask::ready) does not compile.
   /// Ask::run alone launches.
   virtual bool launch(const char* op, const KernelText& text, unsigned blocks, unsigned threads,

@@ -126,7 +126,7 @@ bool Assembly::add_step(AssemblyStep step, DType dtype) {
   const MapRecord* const record = map::formulas_of(*step.call->op);
   if (record && record->y.draws && !(step.written->strides == contiguous_strides(step.written->shape)))
     return fail("draws for elements that are not in a row");
-  if (record && record->y.draws && row_ && !on_gpu_) return fail("draws by the place in the whole tensor");
+  if (record && record->y.draws && row_ && !whole_) return fail("draws by the place in the whole tensor");
   Part& now = part();
   if (now.steps.size() == kMostSteps) return fail("has too many steps");
   step.value = static_cast<int>(now.dtypes.size());
@@ -152,14 +152,16 @@ bool Assembly::add_forward(const RecordedCall& c) {
 bool Assembly::add_backward(const RecordedCall& c) {
   const MapRecord* const record = map::formulas_of(*c.op);
   if (!record && !c.op->converts) return fail("is no formula of each element");
-  if (c.grads.size() != 1 || !covers(c.grads[0])) return fail("has another shape");
+  if (c.grads.size() != 1) return fail("has another shape");
   const Place& g = c.grads[0];
+  const bool reduces = record && record->reduces && record->reduces(c.attrs.view());
   bool any = false;
   for (std::size_t k = 0; k < c.flags.size(); ++k) {
     if (!(c.flags[k] & kGradNeeded) || !c.results[k].defined) continue;
     any = true;
+    if (!covers(reduces ? c.results[k] : g)) return fail("has another shape");
     if (c.flags[k] & (kGradAccumulate | kGradWide)) return fail("adds to a gradient");
-    if (!(c.metas[k].shape == g.shape)) return fail("sums the gradient of a broadcast operand");
+    if (!reduces && !(c.metas[k].shape == g.shape)) return fail("sums the gradient of a broadcast operand");
     const Place& dx = c.results[k];
     AssemblyStep step{.call = &c, .written = &dx, .operand = static_cast<int>(k)};
     step.operands.assign(c.inputs.size(), -1);
@@ -214,7 +216,7 @@ bool Assembly::build(const Part& part, const std::vector<const Place*>& kept, ma
   if (kept.empty()) return fail("writes what nothing reads");
   if (kept.size() > std::size_t{map::chain::kMaxOutputs}) return fail("writes too many tensors");
   fusion::Builder b;
-  b.draws = true, in_chunks_ = false;
+  b.draws = true, b.elements = ct::numel(*part.shape), in_chunks_ = false;
   std::vector<int> values(part.dtypes.size(), -1), results;
   for (const Value& in : part.inputs) values[static_cast<std::size_t>(in.value)] = b.input(in.place->dtype);
   const auto built = [&](int v) { return v < 0 ? -1 : values[static_cast<std::size_t>(v)]; };
@@ -252,6 +254,7 @@ bool Assembly::stays_in_order(const std::vector<Value>& inputs, const std::vecto
       continue;
     }
     const RecordedCall& c = calls_[i];
+    if (c.runs != RecordedCall::Runs::each) continue;
     bool meets = false;
     c.for_each_place([&](const Place& p) {
       for (const Value& out : outputs) meets = meets || (out.first < i && meet(p, *out.place));
@@ -276,7 +279,8 @@ bool Assembly::do_not_meet(const std::vector<Value>& inputs, const std::vector<V
       if (!meet(*out.place, *in.place)) continue;
       // On a GPU threads of a row read its first element when another one may have written it.
       const bool read_before = in.phase < out.phase ||
-                               (in.phase == out.phase && in.phase != row && !(on_gpu_ && in.phase == load));
+                               (in.phase == out.phase && in.phase != row && !(on_gpu_ && in.phase == load)) ||
+                               is_written_over(*out.place);
       if (in.shared || !read_before || !same_elements(*out.place, *in.place))
         return fail("writes over elements that the group has still to read");
     }
@@ -293,9 +297,11 @@ bool Assembly::finish(FusedCalls& group) {
   std::vector<const Place*> kept[2];  // of the parts
   const auto keep = [&](const Value& w, std::vector<const Place*>* of_part) {
     bool needed = is_needed(w);
+    if (w.place == stored_) rows_.stores_in_memory = needed;
     if (!needed && !is_read_inside(w)) return;
-    needed = needed || (on_gpu_ && w.phase != row && !is_passed(w));
+    needed = needed || (whole_ && (w.phase == row ? !on_gpu_ : !is_passed(w)));
     if (of_part) of_part->push_back(w.place);
+    if (w.phase == row && made(w.place->storage) != &w) return;  // written over what was loaded
     needed ? outputs.push_back(w) : rows_.scratch.push_back(*w.place);
   };
   for (const Value& w : parts_[0].written) keep(w, &kept[0]);
@@ -310,7 +316,7 @@ bool Assembly::finish(FusedCalls& group) {
       group.inputs.push_back(*in.place);
   for (const Value& out : outputs) group.outputs.push_back(*out.place);
   if (row_) set_sources(group, kept);
-  return !on_gpu_ || fits_gpu(group);
+  return !whole_ || fits(group);
 }
 
 }  // namespace ct::capture_impl

@@ -39,7 +39,8 @@ class Assembly {
     at_ = i;
     members_.push_back(i);
     const RecordedCall& c = calls_[i];
-    if (const rows::RowRecord* const record = rows::rows_of(*c.op)) return add_rows(c, *record);
+    const rows::RowRecord* const record = rows::rows_of(*c.op);
+    if (record && !(map::formulas_of(*c.op) && axes_of(c, *record) == 0)) return add_rows(c, *record);
     return c.backward ? add_backward(c) : add_forward(c);
   }
   // Makes the group; once.
@@ -52,7 +53,7 @@ class Assembly {
   // Elements of the rows that lie along the axis that is cut.
   std::int64_t run_length() const {
     std::int64_t n = numel();
-    for (int d = 0; row_ && d + 1 < rows_.lead; ++d) n /= rows_.shape[d];
+    for (int d = 0; row_ && !whole_ && d + 1 < rows_.lead; ++d) n /= rows_.shape[d];
     return n;
   }
 
@@ -80,6 +81,7 @@ class Assembly {
   bool add_forward(const RecordedCall& c);
   bool add_backward(const RecordedCall& c);
   bool add_rows(const RecordedCall& c, const rows::RowRecord& record);
+  static int axes_of(const RecordedCall& c, const rows::RowRecord& record);
   bool add_row_tensor(const Place& p, bool result, bool shared);
   bool leads(const Shape& shape) const;
   Part& part() { return parts_[row_ != nullptr]; }
@@ -94,8 +96,9 @@ class Assembly {
   bool is_needed(const Value& written) const;
   bool is_read_inside(const Value& written) const;
   bool is_passed(const Value& written) const;
+  bool is_written_over(const Place& result) const;
   bool is_read_behind(const Place& p) const;
-  bool fits_gpu(const FusedCalls& group);
+  bool fits(const FusedCalls& group);
   bool do_not_meet(const std::vector<Value>& inputs, const std::vector<Value>& outputs);
   bool stays_in_order(const std::vector<Value>& inputs, const std::vector<Value>& outputs);
   void set_sources(FusedCalls& group, std::span<const std::vector<const Place*>> kept);
@@ -107,9 +110,11 @@ class Assembly {
   std::vector<std::size_t> members_;
   Part parts_[2];  // before the call that goes over rows, and behind it
   const RecordedCall* row_ = nullptr;
-  bool on_gpu_ = false;  // of the call that goes over rows:
+  // The call that goes over rows: whether its kernel is not cut, and whether results are of all rows.
+  bool on_gpu_ = false, whole_ = false, sums_ = false;
   const Place *loaded_ = nullptr,
               *stored_ = nullptr;  // what its kernel takes from the formulas before it, and gives on
+  bool loads_memory_ = false;      // and what it takes lies in memory
   RowCalls rows_;
   std::vector<Value> row_inputs_, row_results_;
   bool in_chunks_ = false;  // of the program that is built: map::chain::Program::in_chunks

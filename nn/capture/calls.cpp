@@ -151,7 +151,7 @@ void CallList::add_groups() {
         for (const Tensor& t : g.outputs) outputs.push_back(&t);
         ready[k] = !group.rows ? map::chain::ready(group.program, outputs, g.arguments)
                                : device.is_cpu() ||
-                                     run_rows_cuda(group, g.arguments, g.outputs, detail::Around::Ask::ready);
+                                     run_whole(group, g.arguments, g.outputs, detail::Around::Ask::ready);
       }
     } catch (...) {  // NOLINT: what is not ready runs call by call
     }

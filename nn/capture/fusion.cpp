@@ -20,7 +20,8 @@ class Planner {
     for (std::size_t i = 0; i < calls.size(); ++i)
       calls[i].for_each_place([&](const Place& p) {
         std::vector<std::size_t>& list = accesses_[p.storage];
-        if (list.empty() || list.back() != i) list.push_back(i);
+        if (calls[i].runs == RecordedCall::Runs::each && (list.empty() || list.back() != i))
+          list.push_back(i);
       });
     plan_.group_of.assign(calls.size(), FusionPlan::kNone);
     plan_.reasons.resize(calls.size());

@@ -16,7 +16,8 @@
 namespace ct::capture_impl {
 
 /// A call that goes over rows, and the formulas behind it. On the CPU runs of rows go through the formulas before it, the call's own
-/// kernel and these, while they are in the cache; on a GPU the kernel has them as its load and its store.
+/// kernel and these, while they are in the cache. A kernel that is not cut has them as its load and its store: on a GPU, and where
+/// results are of all rows.
 struct RowCalls {
   using Sources = std::vector<int>;  // places of tensors among inputs, outputs and scratch; -1: undefined
 
@@ -24,6 +25,9 @@ struct RowCalls {
   std::uint32_t shared = 0;      // of its inputs: those that all rows read whole
   int lead = 0;                  // leading axes, of which the last one is cut
   Shape shape;                   // of the tensor whose rows they are
+  bool sums = false;             // some results are of all rows
+  int stored = 0;                // the result that goes on to the formulas behind; -1: none
+  bool stores_in_memory = true;  // which others see, too
   std::vector<Place> scratch{};  // values that only the group sees, of the rows of a run
   Sources load_inputs{}, load_outputs{}, inputs{}, outputs{}, grads{}, results{}, store_inputs{},
       store_outputs{};
@@ -77,9 +81,9 @@ std::string explain(const FusionPlan& plan, const std::vector<RecordedCall>& cal
 /// The part of run_fused() for a group with rows.
 void run_rows(const FusedCalls& group, std::span<const Tensor* const> inputs,
               std::span<const Tensor> outputs);
-/// The same on a GPU, or whether it can be. Then `outputs` are those of the group.
-bool run_rows_cuda(const FusedCalls& group, std::span<const Tensor* const> inputs,
-                   std::span<const Tensor> outputs, detail::Around::Ask ask);
+/// The same where the kernel is not cut, or whether a GPU can. Then `outputs` are those of the group.
+bool run_whole(const FusedCalls& group, std::span<const Tensor* const> inputs,
+               std::span<const Tensor> outputs, detail::Around::Ask ask);
 
 /// Runs a group on its tensors, as a call that observers see.
 void run_fused(const FusedCalls& group, std::span<const Tensor* const> inputs, std::span<Tensor> outputs);

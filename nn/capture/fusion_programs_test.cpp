@@ -35,6 +35,20 @@ Tensor by_rows(int which, const Tensor& x, const Tensor& row) {
   }
 }
 
+Tensor loss_of(unsigned number, const Tensor& v, const Tensor& target) {
+  if (v.shape() != target.shape() || v.dim() < 2) return mean(v);
+  const Reduction reduction = number % 2 ? Reduction::mean : Reduction::sum;
+  switch (number % 8) {
+    case 1:
+    case 2: return mse_loss(v, target, {.reduction = reduction});
+    case 3: return bce_with_logits(v, sigmoid(target), {.reduction = reduction});
+    case 4: return cross_entropy(v, softmax(target, 1), {.reduction = reduction});
+    case 5:
+    case 6: return cross_entropy(v, argmax(target, 1), {.label_smoothing = number % 3 ? 0 : 0.1});
+    default: return number % 16 == 7 ? l1_loss(v, target, {.reduction = reduction}) : mean(v);
+  }
+}
+
 // A program that a number tells, of formulas, of calls that go over rows, and of what breaks groups: products, views, changes in place, casts.
 Make random_program(unsigned number, Device device) {
   return [=] {
@@ -104,7 +118,7 @@ Make random_program(unsigned number, Device device) {
           }
         }
       }
-      std::vector<Tensor> results{v.back() * 0.5, mean(v.back())};
+      std::vector<Tensor> results{v.back() * 0.5, loss_of(number, v.back(), v[0].detach())};
       if (!trains) return results;
       std::vector<Tensor> leaves{state[0], state[1], state[2]};
       if (!results[1].requires_grad()) return results;

@@ -6,9 +6,9 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/capture/assembly_internal.h>
 
-// Groups around a call that goes over rows: which calls these are, and how they run on the CPU (on a GPU: fusion_rows_gpu.cpp). The
-// call's kernel is the op's own, on some rows at a time, so that what its formulas read and write stays in the cache. It gives each
-// row the same bits by itself.
+// Groups around a call that goes over rows: which calls these are, and how they run where the call is cut, on the CPU (else:
+// fusion_whole.cpp). The call's kernel is the op's own, on some rows at a time, so that what its formulas read and write stays in the
+// cache. It gives each row the same bits by itself.
 
 namespace ct::capture_impl {
 namespace {
@@ -29,13 +29,29 @@ bool reads(const Values& list, const Place& p) {
 
 // ---- Putting together ------------------------------------------------------------------------------------
 
+// The trailing axes of a row, 0 where the call does not go by rows.
+int Assembly::axes_of(const RecordedCall& c, const rows::RowRecord& record) {
+  if (c.backward && !record.backward) return 0;
+  return record.axes(c.attrs.view(), c.backward ? c.metas[0].shape : c.inputs[0].shape);
+}
+
+// A loss may write the gradient over what it has read.
+bool Assembly::is_written_over(const Place& result) const {
+  return sums_ && &result == stored_ && result.storage == row_->inputs[0].storage &&
+         result.laid_out_as(row_->inputs[0]);
+}
+
 bool Assembly::add_row_tensor(const Place& p, bool result, bool shared) {
   if (!p.defined) return true;
   if (p.storage == 0) return fail("has no elements");
   const Value* const before = made(p.storage);
-  if (!on_gpu_ && !shared && !(leads(p.shape) && p.strides == contiguous_strides(p.shape)))
+  if (!whole_ && !shared && !(leads(p.shape) && p.strides == contiguous_strides(p.shape)))
     return fail("has a tensor that is not cut by rows");
-  if (on_gpu_ && before && !result && &p != loaded_)
+  if (result && is_written_over(p)) {
+    row_results_.push_back({&p, -1, at_, row, shared});
+    return true;
+  }
+  if (whole_ && before && !result && &p != loaded_)
     return fail("has a value of the group in another place than its load");
   if (before && (result || shared || !before->place->laid_out_as(p)))
     return fail("has a value of the group in another way than by rows");
@@ -48,54 +64,73 @@ bool Assembly::add_row_tensor(const Place& p, bool result, bool shared) {
 
 bool Assembly::add_rows(const RecordedCall& c, const rows::RowRecord& record) {
   const Shape& shape = c.backward ? c.metas[0].shape : c.inputs[0].shape;
-  const int axes = c.backward && !record.backward ? 0 : record.axes(c.attrs.view(), shape);
+  const int axes = axes_of(c, record);
+  sums_ = axes == rows::RowRecord::kWhole;
   if (axes == 0 || axes == shape.size())
     return fail("is no formula of each element, and does not go by rows");
   if (row_) return fail("goes over rows, as another call of the group does");
+  const Place& x = c.inputs[0];
   c.for_each_place(
       [&](const Place& p) { on_gpu_ = on_gpu_ || p.device.is_cuda(); });  // others may be undefined
+  whole_ = on_gpu_ || sums_;
   if (on_gpu_ && !takes_formulas(c)) return fail(kNotOnGpu);
-  rows_ = {.call = &c, .shared = record.shared, .lead = shape.size() - (on_gpu_ ? 0 : axes), .shape = shape};
-  loaded_ = c.backward ? &c.grads[0] : &c.inputs[0], stored_ = &c.results[0];
+  if (sums_ && kernel_kind(*c.op, x.device, x.dtype) == KernelKind::plain)
+    return fail("goes over rows, by a plain kernel");
+  rows_ = {.call = &c,
+           .shared = record.shared,
+           .lead = shape.size() - (whole_ ? 0 : axes),
+           .shape = shape,
+           .sums = sums_,
+           .stored = c.backward || !sums_ ? 0 : record.stored};
+  loaded_ = !c.backward ? &x : sums_ ? nullptr : &c.grads[0];
+  stored_ = rows_.stored < 0 ? nullptr : &c.results[static_cast<std::size_t>(rows_.stored)];
+  loads_memory_ = sums_ && record.reads_twice;
+  if (sums_ && loaded_ && !(loaded_->strides == contiguous_strides(loaded_->shape)))
+    return fail("reads a tensor that is not contiguous");
   if (parts_[0].shape && !leads(*parts_[0].shape)) return fail("has other rows");
-  if (on_gpu_ && !parts_[0].steps.empty() && !made(loaded_->storage))
+  if (whole_ && !parts_[0].steps.empty() && !(loaded_ && made(loaded_->storage)))
     return fail("reads nothing of the formulas before it");
   for (const AssemblyStep& step : parts_[0].steps)
     if (const auto* const formulas = map::formulas_of(*step.call->op);
-        !on_gpu_ && formulas && formulas->y.draws)
+        !whole_ && formulas && formulas->y.draws)
       return fail("stays apart from what draws by the place in the whole tensor");
   for (std::size_t k = 0; k < c.flags.size(); ++k) {
     if (!(c.flags[k] & kGradNeeded)) continue;
     if (c.flags[k] & (kGradAccumulate | kGradWide)) return fail("adds to a gradient");
-    if (!on_gpu_ && (record.shared >> k & 1u)) return fail("sums a gradient over rows");
+    if (!whole_ && (record.shared >> k & 1u)) return fail("sums a gradient over rows");
   }
+  row_ = &c;
   for (std::size_t k = 0; k < c.inputs.size(); ++k)
     if (!add_row_tensor(c.inputs[k], false, (record.shared >> k & 1u) != 0)) return false;
   for (const auto* list : {&c.outputs, &c.grads})
     for (const Place& p : *list)
-      if (!add_row_tensor(p, false, false)) return false;
+      if (!add_row_tensor(p, false, sums_)) return false;
   for (const Place& p : c.results)
     if (!add_row_tensor(p, true, false)) return false;
-  row_ = &c;
   return true;
 }
 
-// Whether a value goes from the formulas to the kernel of a GPU in registers alone.
+// Whether a value goes from the formulas to a kernel that is not cut in registers alone.
 bool Assembly::is_passed(const Value& w) const {
-  return w.phase == load && w.place->storage == loaded_->storage && !is_read_behind(*w.place);
+  return w.phase == load && w.place->storage == loaded_->storage && !loads_memory_ &&
+         !is_read_behind(*w.place);
 }
 
 bool Assembly::is_read_behind(const Place& p) const { return reads(parts_[1].inputs, p); }
 
-bool Assembly::fits_gpu(const FusedCalls& group) {
-  if (!parts_[1].steps.empty() && !is_read_behind(*stored_))
+bool Assembly::fits(const FusedCalls& group) {
+  if (!parts_[1].steps.empty() && !(stored_ && is_read_behind(*stored_)))
     return fail("gives nothing to the formulas behind it");
+  for (const Value& in : parts_[1].inputs)
+    if (sums_ && reads(row_results_, *in.place) && in.place->storage != stored_->storage)
+      return fail("gives on what is of all rows");
+  if (!on_gpu_) return true;
   std::vector<Tensor> inputs, outputs;
   for (const Place& p : group.inputs) inputs.push_back(tensor_at(p));
   for (const Place& p : group.outputs) outputs.push_back(tensor_at(p));
   std::vector<const Tensor*> given;
   for (const Tensor& t : inputs) given.push_back(&t);
-  return run_rows_cuda(group, given, outputs, detail::Around::Ask::fits) ? true : fail(kNotOnGpu);
+  return run_whole(group, given, outputs, detail::Around::Ask::fits) ? true : fail(kNotOnGpu);
 }
 
 bool Assembly::is_read_inside(const Value& written) const {

@@ -50,9 +50,9 @@ void check_rules(Device device) {
   SECTION("a value that another call reads is written") {
     const auto f = [](const Tensor& x, const Tensor& w) {
       const Tensor h = tanh(x * w);
-      return h * 2 + sum(h);
+      return h * 2 + amax(h);
     };
-    // The sum needs h, and what follows needs the sum. Where no memory is used again, h * 2 may run before it.
+    // The maximum needs h, and what follows needs it. Where no memory is used again, h * 2 may run before it.
     const Names list = groups(forward(f), in);
     CHECK((list == Names{"fused(mul, tanh)", "fused(mul_scalar, add)"} ||
            list == Names{"fused(mul, tanh, mul_scalar)"}));
@@ -253,7 +253,7 @@ void check_ways_out(Device device) {
     groups(make, in, &account);
     CHECK_THAT(account,
                Contains(device.is_cpu() ? "one pass over f32 [45, 47]" : "one pass over f32 [48, 48]"));
-    CHECK_THAT(account, Contains("mean: is no formula of each element"));
+    CHECK_THAT(account, Contains("mean': is no formula of each element"));
     CHECK_THAT(account, Contains("not fused:"));
   }
   SECTION("what is no faster") {

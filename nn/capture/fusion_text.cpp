@@ -18,18 +18,19 @@ void forward(const Forward& f) {
   InlineVector<const Tensor*, 8> outputs;
   for (const Tensor& t : f.outputs) outputs.emplace_back(&t);
   const FusedCalls& group = *f.attrs<Attrs>().group;
-  if (group.rows && f.out().device().is_cpu()) return run_rows(group, f.inputs, f.outputs);
-  if (group.rows) {
-    run_rows_cuda(group, f.inputs, f.outputs, detail::Around::Ask::run);
+  if (group.rows && (group.rows->sums || f.out().device().is_cuda())) {
+    run_whole(group, f.inputs, f.outputs, detail::Around::Ask::run);
     return;
   }
+  if (group.rows) return run_rows(group, f.inputs, f.outputs);
   CT_CHECK(map::chain::run(group.program, {outputs.begin(), outputs.size()}, f.inputs), Error, "fused",
            "the kernel of a group is gone");
 }
 
 Cost cost(std::span<const TensorMeta>, std::span<const TensorMeta> outputs, AttrsView attrs) {
   const FusedCalls& group = *static_cast<const Attrs*>(attrs.data)->group;
-  return {.flops = static_cast<double>(group.steps()) * static_cast<double>(numel(outputs[0].shape))};
+  const Shape& shape = group.rows ? group.rows->shape : outputs[0].shape;
+  return {.flops = static_cast<double>(group.steps()) * static_cast<double>(numel(shape))};
 }
 
 constexpr InputDef kTensors[] = {{.name = "tensors", .gradient = false, .any_dtype = true, .rest = true}};

@@ -17,7 +17,7 @@ void backward_cpu(const Backward& b) {
   if (b.needs(0)) drop(b.grad(), b.grad_in(0), b.attrs<Attrs>());
 }
 
-void read_call(AttrsView attrs, Parameters& numbers, Draw& draw) {
+void read_call(AttrsView attrs, std::int64_t, Parameters& numbers, Draw& draw) {
   const Attrs& a = *static_cast<const Attrs*>(attrs.data);
   numbers = numbers_of(a), draw = draw_of(a);
 }

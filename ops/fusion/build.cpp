@@ -17,10 +17,11 @@ using map::MapRecord;
 
 constexpr std::size_t kMostOperands = map::kMaxInputs;
 
-std::pair<map::Parameters, map::Draw> numbers_of(const MapRecord& record, AttrsView attrs) {
+std::pair<map::Parameters, map::Draw> numbers_of(const MapRecord& record, AttrsView attrs,
+                                                 std::int64_t count) {
   std::pair<map::Parameters, map::Draw> of{};
   if (record.read)
-    record.read(attrs, of.first, of.second);
+    record.read(attrs, count, of.first, of.second);
   else
     of.first = map::parameters_of(attrs);
   return of;
@@ -58,11 +59,11 @@ int Builder::call(const OpDef& op, AttrsView attrs, std::span<const int> operand
   if (op.converts) return convert(operands[0], result);
   const MapRecord* const record = map::formulas_of(op);
   map::Compute compute;
-  if (record && record->y.draws && !draws) return -1;
+  if (record && ((record->y.draws && !draws) || (record->reduces && record->reduces(attrs)))) return -1;
   if (!record || record->y.inputs != operands.size() || record->y.outputs != 1 ||
       !map::chain::computable(record->y, dtype(operands.back()), compute))
     return -1;
-  const auto [numbers, draw] = numbers_of(*record, attrs);
+  const auto [numbers, draw] = numbers_of(*record, attrs, elements);
   return step(op.name, record->y, numbers, operands, result, draw);
 }
 
@@ -84,7 +85,7 @@ int Builder::gradient(const OpDef& op, AttrsView attrs, std::span<const int> ope
   }
   map::Compute compute;
   if (!map::chain::computable(of.formula, dtype(values[count - 1]), compute)) return -1;
-  const auto [numbers, draw] = numbers_of(*record, attrs);
+  const auto [numbers, draw] = numbers_of(*record, attrs, elements);
   return step(op.name, of.formula, of.numbers ? *of.numbers : numbers, {values.data(), count}, wanted, draw);
 }
 
@@ -115,6 +116,11 @@ int add_calls(Builder& b, const Formula& f, int extra) {
              call.operands.size(), " operands; at most ", kMostOperands, " can be fused");
     std::transform(call.operands.begin(), call.operands.end(), operands.begin(),
                    [&](int v) { return v < inputs ? v : v + extra; });
+    const MapRecord* const record = map::formulas_of(*call.op);
+    CT_CHECK(!(record && record->reduces && record->reduces(call.view())), ValueError, "fuse", "'",
+             call.op->name,
+             "' reduces to one number; fused functions go element by element: pass Reduction::none, "
+             "and reduce what they return");
     const DType last = call.operands.empty() ? call.dtype : f.dtype(call.operands.back());
     CT_CHECK(b.call(*call.op, call.view(), {operands.data(), call.operands.size()}, call.dtype) >= 0,
              DTypeError, "fuse", "'", call.op->name, "' of ", name(last),

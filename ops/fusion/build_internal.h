@@ -35,6 +35,8 @@ class Builder {
   bool rough = false;
   /// Whether calls that draw are steps. A program of them repeats its draws unless their state is live.
   bool draws = false;
+  /// Elements of the tensors, for calls whose numbers depend on them.
+  std::int64_t elements = 1;
   /// The finished program. Throws as map::chain::finish().
   map::chain::Program finish(std::vector<int> outputs, bool round_between = false);
 

@@ -4,6 +4,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/cuda/workspace.h>
+#include <cotangent/core/op/around.h>
 #include <cotangent/ops/loss/classes/class_loss_internal.h>
 #include <cotangent/ops/loss/reduction.h>
 
@@ -19,13 +20,6 @@ inline constexpr int kReduceThreads = 512;
 inline constexpr long long kOneBlock =
     32768;  // up to so many elements one block is quicker than two launches
 inline constexpr long long kBlocks = 1024;
-
-/// The number of blocks of a sum over n elements. It depends on n alone: so do the order of the additions and
-/// the bits of the sum.
-inline unsigned sum_blocks(long long n) {
-  const long long wanted = n <= kOneBlock ? 1 : gpu::ceil_div(n, kOneBlock / 4);
-  return static_cast<unsigned>(wanted < kBlocks ? wanted : kBlocks);
-}
 
 /// Destination of a kernel's sum of losses and of weights: one pair per block in `partial`, or, if it has a
 /// single block, the result.
@@ -53,21 +47,33 @@ struct Sums {
   }
 };
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
+/// The number of blocks of a sum over n elements. It depends on n alone: so do the order of the additions and
+/// the bits of the sum.
+inline unsigned sum_blocks(long long n) {
+  const long long wanted = n <= kOneBlock ? 1 : gpu::ceil_div(n, kOneBlock / 4);
+  return static_cast<unsigned>(wanted < kBlocks ? wanted : kBlocks);
+}
+
 /// Adds up the pairs that `count` blocks have left, in their order.
 template <class T>
 void finish_sums(const char* op, const compute_t<T>* partial, unsigned count, const Sums<T>& sums);
 
 /// Runs `launch(blocks, sums)` and, if there is more than one block, a second launch that adds up what they
-/// left. With `reduce` false nothing is summed.
+/// left. With `reduce` false nothing is summed. A launch that is only asked for (core/op/around.h) has no second one.
 template <class T, class Launch>
-void reduce(const char* op, unsigned blocks, bool reduce, const Sums<T>& sums, Launch&& launch) {
+void reduce(const char* op, unsigned blocks, bool reduce, const Sums<T>& sums, const detail::Around* around,
+            Launch&& launch) {
   using C = compute_t<T>;
-  if (!reduce || blocks == 1) return launch(blocks, sums);
+  if (!reduce || blocks == 1 || (around && around->ask != detail::Around::Ask::run))
+    return launch(blocks, sums);
   const gpu::Workspace workspace(2 * blocks * sizeof(C));
   Sums<T> into = sums;
   into.partial = static_cast<C*>(workspace.data());
   launch(blocks, into);
   finish_sums<T>(op, into.partial, blocks, sums);
 }
+
+#endif
 
 }  // namespace ct::loss

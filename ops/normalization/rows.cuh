@@ -75,7 +75,7 @@ __device__ __forceinline__ void load_parameter(const T* p, long long at, float o
 template <class T, class L, class Load>
 __device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a, long long offset,
                                                      const Load& load) {
-  const compute_t<T> x = gpu::to_compute(load.first(a.x, offset));
+  const compute_t<T> x = gpu::to_compute(load.at(a.x, offset));
   if (!a.adds()) return x;
   return gpu::to_compute(gpu::from_compute<T>(x + a.addend(offset)));
 }

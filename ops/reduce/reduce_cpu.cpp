@@ -212,17 +212,30 @@ void backward_cpu(const Backward& b) {
 }
 
 // The last axes, short enough that no row is cut into pieces (engine/fold/fold_cpu.cpp).
-constexpr rows::RowRecord kLastAxes{[](AttrsView view, const Shape& x) {
-                                      const Dims& named = static_cast<const Attrs*>(view.data)->axes;
-                                      const AxisMask mask = axis_mask("reduce", named, x.size());
-                                      std::int64_t count = 1;
-                                      int axes = 0;
-                                      for (; axes < x.size() && (mask >> (x.size() - 1 - axes) & 1u); ++axes)
-                                        count *= x[x.size() - 1 - axes];
-                                      return count <= 2 * kChunkWork && axes == std::popcount(mask) ? axes
-                                                                                                    : 0;
-                                    },
-                                    0, false};
+int last_axes(AttrsView view, const Shape& x) {
+  const Dims& named = static_cast<const Attrs*>(view.data)->axes;
+  const AxisMask mask = axis_mask("reduce", named, x.size());
+  std::int64_t count = 1;
+  int axes = 0;
+  for (; axes < x.size() && (mask >> (x.size() - 1 - axes) & 1u); ++axes) count *= x[x.size() - 1 - axes];
+  return count <= 2 * kChunkWork && axes == std::popcount(mask) && axes < x.size() ? axes : 0;
+}
+constexpr rows::RowRecord kLastAxes{.axes = last_axes, .backward = false};
+
+// The same, or all of them.
+template <bool mean>
+constexpr rows::RowRecord kSums{
+    .axes =
+        [](AttrsView view, const Shape& x) {
+          const Dims& named = static_cast<const Attrs*>(view.data)->axes;
+          const bool all = std::popcount(axis_mask("reduce", named, x.size())) == x.size();
+          return all ? rows::RowRecord::kWhole : last_axes(view, x);
+        },
+    .backward = false,
+    .forward_within =
+        [](const Forward& f, const rows::Passes& passes) {
+          sum_within(f.in(0), f.out(), mean ? static_cast<double>(f.in(0).numel()) : 1, passes);
+        }};
 
 }  // namespace
 }  // namespace ct::reduce
@@ -231,7 +244,9 @@ constexpr rows::RowRecord kLastAxes{[](AttrsView view, const Shape& x) {
   { #kind, reduce::forward_cpu < reduce::Kind::kind>, reduce::backward_cpu < reduce::Kind::kind> }
 #define CT_PREDICATE(kind) forward_only(#kind, reduce::forward_cpu<reduce::Kind::kind>)
 #define CT_FOLD_ROWS(kind) CT_FOLD(kind), forward_only(#kind " rows", hand_out<reduce::kLastAxes>)
-CT_KERNELS(cpu, reduce_sum, CT_FOLD_ROWS(sum), CT_FOLD_ROWS(mean))
+CT_KERNELS(cpu, reduce_sum, CT_FOLD(sum), CT_FOLD(mean),
+           forward_only("sum rows", hand_out<reduce::kSums<false>>),
+           forward_only("mean rows", hand_out<reduce::kSums<true>>))
 CT_KERNELS(cpu, reduce_product, CT_FOLD(prod))
 CT_KERNELS(cpu, reduce_extremum, CT_FOLD_ROWS(amax), CT_FOLD_ROWS(amin))
 CT_KERNELS(cpu, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))

@@ -145,8 +145,11 @@ void run_fold(const F& fold, const Plan& plan, const Source<typename F::C>& x,
   walk_plan(plan, {sizeof(Acc),
                    [&](std::int64_t k, int n, std::int64_t begin, std::int64_t end, std::byte* bytes) {
                      Acc* acc = begin_sums(n, bytes);
+                     Source<typename F::C> from = x;
+                     if constexpr (requires { fold.passes; })
+                       if (fold.passes) from.data = static_cast<const char*>(fold.passes->load(begin, end));
                      for (int i = 0; i < n && begin < end; ++i)
-                       fold_run(fold, plan, x, plan.kept_offset(k + i), begin, end, acc[i]);
+                       fold_run(fold, plan, from, plan.kept_offset(k + i), begin, end, acc[i]);
                    },
                    [&](std::int64_t base, int n, std::int64_t begin, std::int64_t end, std::byte* bytes) {
                      fold_columns(fold, plan, x, base, n, begin, end, begin_sums(n, bytes));

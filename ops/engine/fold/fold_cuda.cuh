@@ -60,16 +60,19 @@ void merge_pieces(const char* op, const F& fold, const Tensor& partials, std::in
 /// properties of the device, so that results do not depend on it.
 inline constexpr std::int64_t kPieceElements = 16384, kManyBlocks = 2112, kFewBlocks = 512;
 
-/// Within formulas where there is `around`, for folds with a text (F::kText) and outputs that are not cut.
+/// Within formulas where there is `around`, for folds with a text (F::kText).
 template <class T, class F>
 bool run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& plan, const Out& out,
               const detail::Around* around = nullptr) {
   using Acc = typename F::Acc;
   RowLayout layout = RowLayout::strided;
   std::int64_t units = plan.count;
+  std::int64_t pieces = 1, step = plan.count;
+  Tensor partials;
   const auto within = [&](const char* call, std::int64_t blocks, unsigned threads, int group) {
     if constexpr (kVectors<T> && requires { F::kText; }) {
-      const RowsCall<T, F> all{fold, x, plan, layout, group, out};
+      auto* const parts = partials.defined() ? static_cast<Acc*>(partials.raw_data()) : nullptr;
+      const RowsCall<T, F> all{fold, x, plan, layout, group, static_cast<int>(pieces), step, parts, out};
       return around->launch(
           op, {F::kText, call, std::string(F::kType) + detail::type_text<T>() + ">", gpu::Vector<T>::size},
           gpu::blocks_for(op, blocks, 1), threads, 1, 0, &all, sizeof all);
@@ -101,20 +104,23 @@ bool run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& pla
       return true;
     }
   }
-  std::int64_t pieces = 1, step = plan.count;
   if (plan.outputs < kFewBlocks && plan.count >= 2 * kPieceElements) {
     pieces = std::min(gpu::ceil_div(plan.count, kPieceElements), gpu::ceil_div(kManyBlocks, plan.outputs));
     step = gpu::ceil_div(gpu::ceil_div(plan.count, pieces), 1024) * 1024;
     pieces = gpu::ceil_div(plan.count, step);
   }
   const unsigned threads = units <= 256 ? 32 : units <= 1024 ? 128 : units <= 4096 || pieces > 1 ? 256 : 512;
-  if (around)
-    return pieces == 1 &&
-           within(
-               "fold::fold_blocks(a.fold, fold::Loaded{a.x, load}, a.plan, a.layout, a.plan.count, 1, "
-               "nullptr, a.out)",
-               plan.outputs, threads, 0);
-  const Tensor partials = pieces > 1 ? allocate_partials<Acc>(pieces * plan.outputs) : Tensor();
+  const bool runs = !around || around->ask == detail::Around::Ask::run;
+  if (pieces > 1 && runs) partials = allocate_partials<Acc>(pieces * plan.outputs);
+  if (around) {
+    const bool done = within(
+        "fold::fold_blocks(a.fold, fold::Loaded{a.x, load}, a.plan, a.layout, a.step, a.pieces, a.partials, "
+        "a.out)",
+        plan.outputs * pieces, threads, 0);
+    if (done && pieces > 1 && runs)
+      merge_pieces(op, fold, partials, plan.outputs, static_cast<int>(pieces), out);
+    return done;
+  }
   gpu::launch_waiting(op, blocks_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs * pieces, 1)),
                       dim3(threads), 0, fold, x, plan, layout, step, static_cast<int>(pieces),
                       static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);

@@ -302,14 +302,16 @@ __global__ void __launch_bounds__(512)
   fold_blocks(fold, x, plan, layout, step, pieces, partials, out);
 }
 
-/// The one argument of such kernels in a text: an output to a group, or a whole one to a block.
+/// The one argument of such kernels in a text.
 template <class T, class F>
 struct RowsCall {
   F fold;
   Floating<T> x;
   Plan plan;
   RowLayout layout;
-  int group;
+  int group, pieces;
+  std::int64_t step;
+  typename F::Acc* partials;
   Out out;
 };
 

@@ -58,13 +58,14 @@ void add_quad(double* acc, std::array<const void*, 4> rows, int n) {
 }
 
 // Fast path: sum of one short contiguous f32 run into one number (a loss). Returns false otherwise.
-bool sum_run(const Tensor& x, const Tensor& out, double divisor, bool accumulate) {
+bool sum_run(const Tensor& x, const Tensor& out, double divisor, bool accumulate,
+             const rows::Passes* passes) {
   const bool short_run = x.is_contiguous() && x.numel() > 0 && x.numel() <= kBlock && out.numel() == 1;
   if (!short_run || x.dtype() != DType::f32 || out.dtype() != DType::f32) return false;
   using Fold = SumFold<float>;
   Fold fold;
   fold.divisor = divisor;
-  const Fold::Acc acc = run_sum<float>(x.raw_data(), x.numel());
+  const Fold::Acc acc = run_sum<float>(passes ? passes->load(0, x.numel()) : x.raw_data(), x.numel());
   float sum;
   fold.finish_run(&acc, &sum, 1);
   float& y = *static_cast<float*>(out.raw_data());
@@ -72,10 +73,9 @@ bool sum_run(const Tensor& x, const Tensor& out, double divisor, bool accumulate
   return true;
 }
 
-}  // namespace
-
-void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate) {
-  if (sum_run(x, out, divisor, accumulate)) return;
+void sum_of(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate,
+            const rows::Passes* passes) {
+  if (sum_run(x, out, divisor, accumulate, passes)) return;
   Tensor source = x;
   const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::drop);
   visit_fold_type(x.dtype(), [&](auto element) {
@@ -83,6 +83,7 @@ void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, 
     SumFold<C> fold;
     fold.divisor = divisor;
     fold.repeats = plan.repeats;
+    fold.passes = passes;
     if constexpr (std::is_same_v<C, float>)
       visit_fast("sum", x.dtype(), [&]<class T>(TypeTag<T>) {
         fold.run = run_sum<T>;
@@ -90,6 +91,15 @@ void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, 
       });
     run_fold(fold, plan, source_of<C>(source), sink_of<C>(out, accumulate));
   });
+}
+
+}  // namespace
+
+void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate) {
+  sum_of(x, mask, out, divisor, accumulate, nullptr);
+}
+void sum_within(const Tensor& x, const Tensor& out, double divisor, const rows::Passes& passes) {
+  sum_of(x, (AxisMask{1} << x.dim()) - 1, out, divisor, false, &passes);
 }
 
 CT_SUM_FOLD(float, );

@@ -8,6 +8,7 @@
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/fold/scaled.h>
 #include <cotangent/ops/engine/rows/fold_vectors_cpu.h>
+#include <cotangent/ops/engine/rows/record.h>
 
 // Sums on the CPU; see engine/fold/fold_cpu.h for the parts of a fold.
 
@@ -31,6 +32,7 @@ struct SumFold {
   // The sum of a run, and of four rows column by column, as they are stored, where that is faster.
   Acc (*run)(const void* x, std::int64_t n) = nullptr;
   void (*stored_quad)(Acc* acc, std::array<const void*, 4> rows, int n) = nullptr;
+  const rows::Passes* passes = nullptr;  // what makes the elements
 
   static Acc identity() { return 0; }
 

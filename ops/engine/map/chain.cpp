@@ -121,6 +121,11 @@ bool run(const Program& program, std::span<const Tensor* const> outputs,
       .run(program, outputs, inputs, false);
 }
 
+void run_elements(const Program& program, std::span<const Tensor* const> outputs,
+                  std::span<const Tensor* const> inputs, std::int64_t begin, std::int64_t end) {
+  functions_of(kernel_tables::chain_functions, Device{}).run_elements(program, outputs, inputs, begin, end);
+}
+
 bool ready(const Program& program, std::span<const Tensor* const> outputs,
            std::span<const Tensor* const> inputs) {
   return functions_of(kernel_tables::chain_functions, outputs[0]->device())

@@ -101,6 +101,11 @@ void finish(Program& program);
 bool run(const Program& program, std::span<const Tensor* const> outputs,
          std::span<const Tensor* const> inputs);
 
+/// The elements [begin, end) of the outputs, counted in row-major order, on the calling thread: on the CPU alone, for kernels that
+/// call it from the chunks of their own work.
+void run_elements(const Program& program, std::span<const Tensor* const> outputs,
+                  std::span<const Tensor* const> inputs, std::int64_t begin, std::int64_t end);
+
 /// Whether run() will run a program on such tensors: a GPU compiles its kernel. For whoever records calls of run(), as nothing can be
 /// loaded into a GPU then.
 bool ready(const Program& program, std::span<const Tensor* const> outputs,
@@ -118,6 +123,12 @@ struct Wrapping final : detail::Around {
   std::unique_ptr<Compiled>& compiled;
 
   explicit Wrapping(std::unique_ptr<Compiled>& kept) : compiled(kept) {}
+  /// Null where the kernel takes none.
+  const Program* before(const detail::KernelText& text) const { return text.loads ? load.program : nullptr; }
+  const Program* behind(const detail::KernelText& text) const {
+    return text.stores ? store.program : nullptr;
+  }
+  bool wraps(const detail::KernelText& text) const override { return before(text) || behind(text); }
   bool launch(const char* op, const detail::KernelText& text, unsigned blocks, unsigned threads,
               unsigned threads_y, std::size_t shared, const void* argument, std::size_t bytes) const override;
 };
@@ -158,6 +169,9 @@ namespace ct {
 struct ChainFunctions {
   bool (*run)(const map::chain::Program& program, std::span<const Tensor* const> outputs,
               std::span<const Tensor* const> inputs, bool only_prepare);
+  /// On the CPU alone.
+  void (*run_elements)(const map::chain::Program& program, std::span<const Tensor* const> outputs,
+                       std::span<const Tensor* const> inputs, std::int64_t begin, std::int64_t end) = nullptr;
   /// See Wrapping::launch(); on a GPU alone.
   bool (*launch)(const map::chain::Wrapping& around, const char* op, const detail::KernelText& text,
                  const CudaGrid& grid, const void* argument, std::size_t bytes) = nullptr;

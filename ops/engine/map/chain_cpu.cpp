@@ -196,11 +196,9 @@ class Pass {
   std::uint8_t step_[kMaxInputs + kMaxSteps] = {};
 };
 
-bool run_chain_cpu(const Program& p, std::span<const Tensor* const> outputs,
-                   std::span<const Tensor* const> inputs, bool only_prepare) {
-  if (only_prepare) return true;
-  static_assert(sizeof(Call) < 64 << 10, "it lies on the stack");
-  Call c(p);
+static_assert(sizeof(Call) < 64 << 10, "it lies on the stack");
+void plan(Call& c, std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs) {
+  const Program& p = c.program;
   const Tensor* tensors[kMaxOperands];
   std::copy(inputs.begin(), inputs.end(), std::copy(outputs.begin(), outputs.end(), tensors));
   for (std::size_t k = 0; k < inputs.size(); ++k)
@@ -238,19 +236,38 @@ bool run_chain_cpu(const Program& p, std::span<const Tensor* const> outputs,
   c.tile = std::clamp(kCacheBytes / (size * std::max(p.slots, 1)) / 64 * 64, kMinTile, kMaxTile);
   c.slot_bytes = static_cast<std::size_t>(c.tile * size);
   c.temporary_bytes = static_cast<std::size_t>(c.tile) * 8;
+}
+
+void run_tiles(const Call& c, std::int64_t begin, std::int64_t end) {
+  Pass pass(c, per_thread<Scratch>());
+  for (std::int64_t i = begin; i < end; i += c.tile) pass.tile(i, std::min(c.tile, end - i));
+  if (std::any_of(c.out, c.out + c.program.outputs.size(), [](const Operand& out) { return out.streams; }))
+    simd::fence();
+}
+
+bool run_chain_cpu(const Program& p, std::span<const Tensor* const> outputs,
+                   std::span<const Tensor* const> inputs, bool only_prepare) {
+  if (only_prepare) return true;
+  Call c(p);
+  plan(c, outputs, inputs);
   const auto steps = static_cast<std::int64_t>(p.steps.size());
   const std::int64_t grain =
       c.tile * std::max<std::int64_t>(1, Formula::kGrain / (c.tile * std::max<std::int64_t>(steps / 2, 1)));
-  parallel_for(c.layout.numel, grain, [&](std::int64_t begin, std::int64_t end) {
-    Pass pass(c, per_thread<Scratch>());
-    for (std::int64_t i = begin; i < end; i += c.tile) pass.tile(i, std::min(c.tile, end - i));
-    if (std::any_of(c.out, c.out + outputs.size(), [](const Operand& out) { return out.streams; }))
-      simd::fence();
-  });
+  parallel_for(c.layout.numel, grain,
+               [&](std::int64_t begin, std::int64_t end) { run_tiles(c, begin, end); });
   return true;
+}
+
+// Results stay in the caches, as they are read at once.
+void run_elements_cpu(const Program& p, std::span<const Tensor* const> outputs,
+                      std::span<const Tensor* const> inputs, std::int64_t begin, std::int64_t end) {
+  Call c(p);
+  plan(c, outputs, inputs);
+  for (Operand& out : c.out) out.streams = false;
+  run_tiles(c, begin, end);
 }
 
 }  // namespace
 }  // namespace ct::map::chain
 
-CT_FUNCTIONS(cpu, ChainFunctions, chain_functions, map::chain::run_chain_cpu)
+CT_FUNCTIONS(cpu, ChainFunctions, chain_functions, map::chain::run_chain_cpu, map::chain::run_elements_cpu)

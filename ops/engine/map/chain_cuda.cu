@@ -172,7 +172,7 @@ bool launch_wrapped(const Wrapping& around, const char* op, const detail::Kernel
   Planned planned[2];
   for (const bool last : {false, true}) {
     const Wrapping::Part& part = last ? around.store : around.load;
-    if (!part.program) continue;
+    if (!(last ? around.behind(text) : around.before(text))) continue;
     if (last && part.program->input_slots[part.passed] < 0) return false;  // read by nothing that is kept
     if (!(last ? part.inputs : part.outputs)[part.passed]->is_contiguous()) return false;
     Planned& l = planned[last] = plan(*part.program, part.outputs, part.inputs, text.vector);
@@ -197,4 +197,5 @@ bool launch_wrapped(const Wrapping& around, const char* op, const detail::Kernel
 
 }  // namespace ct::map::chain
 
-CT_FUNCTIONS(cuda, ChainFunctions, chain_functions, map::chain::run_chain_cuda, map::chain::launch_wrapped)
+CT_FUNCTIONS(cuda, ChainFunctions, chain_functions, map::chain::run_chain_cuda, nullptr,
+             map::chain::launch_wrapped)

@@ -47,6 +47,8 @@ template <class T> struct type_identity { using type = T; };
 template <class T> using type_identity_t = typename type_identity<T>::type;
 template <class A, class B> inline constexpr bool is_same_v = false;
 template <class A> inline constexpr bool is_same_v<A, A> = true;
+template <class T, T v> struct integral_constant { __device__ constexpr T operator()() const { return v; } };
+struct string_view { __device__ constexpr string_view(const char*) {} };
 template <bool, class A, class B> struct conditional { using type = A; };
 template <class A, class B> struct conditional<false, A, B> { using type = B; };
 template <bool b, class A, class B> using conditional_t = typename conditional<b, A, B>::type;
@@ -54,8 +56,13 @@ template <class T> struct numeric_limits;
 template <> struct numeric_limits<float> {
   static __device__ constexpr float infinity() { return __builtin_bit_cast(float, 0x7f800000u); }
   static __device__ constexpr float lowest() { return -0x1.fffffep127f; }
+  static __device__ constexpr float quiet_NaN() { return __builtin_bit_cast(float, 0x7fc00000u); }
 };
-template <> struct numeric_limits<double> { static __device__ constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ull); } };
+template <> struct numeric_limits<double> {
+  static __device__ constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ull); }
+  static __device__ constexpr double lowest() { return -0x1.fffffffffffffp1023; }
+  static __device__ constexpr double quiet_NaN() { return __builtin_bit_cast(double, 0x7ff8000000000000ull); }
+};
 template <bool, class T> struct enable_if {};
 template <class T> struct enable_if<true, T> { using type = T; };
 template <bool b, class T = void> using enable_if_t = typename enable_if<b, T>::type;
@@ -75,6 +82,7 @@ template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 #endif
 #define CT_HD __device__
@@ -346,6 +354,7 @@ extern "C" __global__ void __launch_bounds__(256) chain(const ct::map::chain::wh
 constexpr std::string_view kWays = R"(
 namespace ct::rows {
 template <class Program> struct Load : Program {
+  static constexpr bool kMakes = true;
   template <class T, int N>
   __device__ __forceinline__ void operator()(gpu::Vector<T, N>& v, const T*, long long i) const {
     typename Program::Passed elements;
@@ -361,10 +370,10 @@ template <class Program> struct Load : Program {
       }
     }
   }
-  template <class T> __device__ __forceinline__ T first(const T*, long long i) const {
+  template <class T> __device__ __forceinline__ T at(const T*, long long i) const {
     typename Program::Passed elements;
     this->template run<false>(i / Program::V, elements);
-    return elements.of[0];
+    return *reinterpret_cast<const T*>(elements.of + i % Program::V);
   }
 };
 template <class Program, bool kInMemory> struct Store : Program {
@@ -389,8 +398,8 @@ template <class Program, bool kInMemory> struct Store : Program {
 
 std::string wrapped_text(const detail::KernelText& kernel, unsigned threads, const Wrapping& around,
                          const Variant& load, const Variant& store) {
-  const auto* const first = around.load.program;
-  const auto* const last = around.store.program;
+  const auto* const first = around.before(kernel);
+  const auto* const last = around.behind(kernel);
   return cat(library_text((first && draws(*first)) || (last && draws(*last))), body(chain_rows), kWays,
              body(kernel.headers), first ? program_text(*first, load, "load") : "",
              last ? program_text(*last, store, "store") : "",

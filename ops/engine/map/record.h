@@ -58,8 +58,10 @@ struct MapRecord {
   FormulaRecord y;
   std::uint8_t gradients = 0;  // 0: none flows back
   GradientRecord gradient[3]{};
-  /// The numbers and the draw of a call, of an op whose attributes are no Parameters.
-  void (*read)(AttrsView attrs, Parameters& numbers, Draw& draw) = nullptr;
+  /// The numbers and the draw of a call, of an op whose attributes are no Parameters; `count` are the elements of its input 0.
+  void (*read)(AttrsView attrs, std::int64_t count, Parameters& numbers, Draw& draw) = nullptr;
+  /// Whether these attributes make y a number, of the values of all elements; the cotangent is one number, then, too.
+  bool (*reduces)(AttrsView attrs) = nullptr;
 };
 
 /// Behind an op's name: the entry that hands out its record in a table of the CPU's kernels.

@@ -8,13 +8,14 @@
 namespace ct::rows {
 
 struct FromMemory {
+  static constexpr bool kMakes = false;  // elements that others want to be asked for, too
   template <class T, int N>
   __device__ __forceinline__ void operator()(gpu::Vector<T, N>& v, const T* from, long long i) const {
     v = gpu::Vector<T, N>::load_streaming(from + i);
   }
-  /// Element i, where a vector begins; others of the row's threads read it, too.
+  /// Element i; others of the row's threads read it, too.
   template <class T>
-  __device__ __forceinline__ T first(const T* from, long long i) const {
+  __device__ __forceinline__ T at(const T* from, long long i) const {
     return from[i];
   }
 };

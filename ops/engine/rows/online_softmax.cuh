@@ -23,24 +23,29 @@ struct OnlineSoftmax {
     C top = x[0];
 #pragma unroll
     for (int q = 1; q < N; ++q) top = x[q] > top ? x[q] : top;
+    C scale = 1;
     if (top > max) {
-      exps *= gpu::exp_fast(max - top);
+      scale = gpu::exp_fast(max - top);
       if constexpr (Factors) dot = dot_from(top);
       max = top;
     }
+    exps = gpu::product_sum(exps, scale, gpu::exp_fast(x[0] - max));
 #pragma unroll
-    for (int q = 0; q < N; ++q) exps += gpu::exp_fast(x[q] - max);
+    for (int q = 1; q < N; ++q) exps += gpu::exp_fast(x[q] - max);
   }
   /// An element that add() has seen, with its factor.
   __device__ __forceinline__ void add_factor(C f, C x) {
-    dot += f * (max - x);
+    dot = gpu::product_sum(f, max - x, dot);
     mass += f;
   }
   /// sum f (top - x). Without factors the maximum may be the first one, and the difference infinite.
-  __device__ __forceinline__ C dot_from(C top) const { return mass == 0 ? dot : dot + mass * (top - max); }
+  __device__ __forceinline__ C dot_from(C top) const {
+    return mass == 0 ? dot : gpu::product_sum(mass, top - max, dot);
+  }
   friend __device__ __forceinline__ OnlineSoftmax operator+(const OnlineSoftmax& a, const OnlineSoftmax& b) {
     const C top = b.max > a.max ? b.max : a.max;
-    OnlineSoftmax sum{top, a.exps * gpu::exp_fast(a.max - top) + b.exps * gpu::exp_fast(b.max - top)};
+    const C of_a = a.exps * gpu::exp_fast(a.max - top);
+    OnlineSoftmax sum{top, gpu::product_sum(b.exps, gpu::exp_fast(b.max - top), of_a)};
     if constexpr (Factors) sum.dot = a.dot_from(top) + b.dot_from(top), sum.mass = a.mass + b.mass;
     return sum;
   }

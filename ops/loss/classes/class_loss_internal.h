@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include <cotangent/core/op/integers_internal.h>
 #include <cotangent/core/op/op_def.h>
@@ -9,6 +9,18 @@
 #include <cotangent/ops/loss/reduction.h>
 
 // Shared by the losses over classes (nll_loss, cross_entropy).
+
+namespace ct {
+
+/// Target of a row.
+enum class Target : std::uint8_t {
+  label,     ///< a class
+  smoothed,  ///< a class, with label smoothing
+  soft,      ///< a distribution
+  picked,    ///< a class, and x are log-probabilities: nll_loss
+};
+
+}  // namespace ct
 
 namespace ct::loss {
 
@@ -18,6 +30,7 @@ struct ClassLayout {
   std::int64_t outer = 1, classes = 1, inner = 1;
 
   ClassLayout() = default;
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
   explicit ClassLayout(const Shape& scores) {
     if (scores.size() == 1) {
       classes = scores[0];
@@ -26,6 +39,7 @@ struct ClassLayout {
     outer = scores[0], classes = scores[1];
     for (int i = 2; i < scores.size(); ++i) inner *= scores[i];
   }
+#endif
   CT_HD std::int64_t rows() const { return outer * inner; }
   CT_HD std::int64_t count() const { return outer * classes * inner; }
   /// Offset of class 0 of a row; the others follow at distances of `inner`.
@@ -34,10 +48,11 @@ struct ClassLayout {
   }
 };
 
+using Labels = Integers;
+
+#ifndef CT_KERNEL_TEXT
 /// The shape of scores without their class axis: that of the labels, and of the losses with Reduction::none.
 Shape without_classes(const Shape& scores);
-
-using Labels = Integers;
 
 /// Throws unless scores are [classes], [n, classes] or [n, classes, ...] with at least one class, and the
 /// weight (if defined) is [classes]. `what` names the scores in messages.
@@ -65,6 +80,7 @@ Tensor cross_entropy_slope(const Tensor& x, const Tensor& targets, const Tensor&
 /// The same with 0 in place of x in rows that are ignored, which may hold what is not finite.
 Tensor cross_entropy_label_slope(const Tensor& x, const Tensor& labels, std::int64_t ignore_index,
                                  const Tensor& targets, const Tensor& g);
+#endif
 
 /// a + b exactly: the rounded sum, and its rounding error (Knuth's two-sum).
 template <class C>
@@ -77,7 +93,7 @@ CT_HD inline void exact_sum(C a, C b, C& sum, C& rest) {
 /// Divisor of a mean: rows whose weights sum to 0 have no mean, smoothed or not.
 template <class C>
 CT_HD inline C mean_divisor(C weights) {
-  return weights == 0 ? static_cast<C>(NAN) : weights;
+  return weights == 0 ? std::numeric_limits<C>::quiet_NaN() : weights;
 }
 
 /// A sum of losses and of their weights.

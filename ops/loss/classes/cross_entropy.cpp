@@ -107,15 +107,19 @@ constexpr OpDef k_cross_entropy_soft = checked({
     .flops_each = 5,
 });
 
-void cross_entropy_in_two(const Forward& f) {
+void cross_entropy_in_two(const Forward& f, FunctionRef<void(const Forward&)> forward,
+                          FunctionRef<void(const Backward&)> backward) {
   const Tensor in[] = {f.in(0), f.in(1), f.in(2)}, out[] = {{}, f.out(1)}, g[] = {f.in(3), {}};
-  const Kernels kernels =
-      kernels_of(k_cross_entropy, kernel_kind(k_cross_entropy, in[0].device(), in[0].dtype()));
-  kernels.forward({k_cross_entropy, f.inputs.first(3), f.outputs.first(2), f.attrs_view});
+  forward({k_cross_entropy, f.inputs.first(3), f.outputs.first(2), f.attrs_view});
   const TensorMeta metas[] = {in[0].meta(), in[1].meta(), {}};
   constexpr std::uint8_t kFlags[] = {kGradNeeded, 0, 0};
   Tensor gradients[] = {f.out(2), {}, {}};
-  kernels.backward({k_cross_entropy, f.attrs_view, g, in, out, metas, gradients, kFlags});
+  backward({k_cross_entropy, f.attrs_view, g, in, out, metas, gradients, kFlags});
+}
+void cross_entropy_in_two(const Forward& f) {
+  const Tensor& x = f.in(0);
+  const Kernels kernels = kernels_of(k_cross_entropy, kernel_kind(k_cross_entropy, x.device(), x.dtype()));
+  cross_entropy_in_two(f, *kernels.forward, *kernels.backward);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <cotangent/core/simd/exp_nonpositive.h>
+#include <cotangent/ops/engine/rows/record.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/loss/classes/cross_entropy_rows_internal.h>
 #include <cotangent/ops/loss/largest_cpu.h>
@@ -16,6 +17,8 @@
 
 namespace ct {
 namespace {
+
+using rows::Passes;
 
 // p with zeros in place of the lanes from `count` on.
 template <class P>
@@ -152,24 +155,31 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return sum;
   }
 
-  void forward(Reduction reduction, T* out) const {
+  loss::WeightedSum sum_of(std::int64_t begin, std::int64_t end, T* each) const {
+    if constexpr (kTarget == Target::picked) {
+      return pick(begin, end, each);
+    } else {
+      loss::WeightedSum part;
+      for (std::int64_t r = begin; r < end;) {
+        const int count = lanes(r, end);
+        part += layout.inner == 1 ? finish(r, sums_of_row(r), each) : neighbours(r, count, each);
+        r += count;
+      }
+      return part;
+    }
+  }
+
+  void forward(Reduction reduction, T* out, const Passes* passes) const {
     T* each = reduction == Reduction::none ? out : nullptr;
     if (kLabels && kTarget != Target::picked) extra(0) = 0;
     if (kTarget == Target::smoothed)
       for (std::int64_t c = 0; c < layout.classes; ++c) extra(0) += weight_of(c);
     const loss::WeightedSum sum =
         loss::ordered_sum(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
-          if constexpr (kTarget == Target::picked) {
-            return pick(begin, end, each);
-          } else {
-            loss::WeightedSum part;
-            for (std::int64_t r = begin; r < end;) {
-              const int count = lanes(r, end);
-              part += layout.inner == 1 ? finish(r, sums_of_row(r), each) : neighbours(r, count, each);
-              r += count;
-            }
-            return part;
-          }
+          if (!passes) return sum_of(begin, end, each);
+          CrossEntropy made = *this;
+          made.x = static_cast<const T*>(passes->load(begin * layout.classes, end * layout.classes));
+          return made.sum_of(begin, end, each);
         });
     const double by = reduction == Reduction::mean ? loss::mean_divisor(sum.weight) : 1;
     if (stats) divisor() = static_cast<C>(by);
@@ -207,7 +217,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     });
   }
 
-  void backward(Reduction reduction, const T* g, T* dx, T* dt) const {
+  void backward(Reduction reduction, const T* g, T* dx, T* dt, const Passes* passes) const {
     const bool each = reduction == Reduction::none;
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end;) {
@@ -231,6 +241,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
         for (int i = 0; i < count; ++i) finish_row(r + i, scale.v[i], total.v[i], hits.v[i], dx);
         r += count;
       }
+      if (passes) passes->store(begin * layout.classes, end * layout.classes);
     });
   }
 
@@ -293,30 +304,67 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
 };
 
 template <Target kTarget>
-void forward_cpu(const Forward& f) {
+void run_forward(const Forward& f, const Passes* passes) {
   if (kTarget != Target::soft)
     loss::check_label_values(f.op.name, loss::Labels(f.in(1)), loss::ClassLayout(f.in(0).shape()),
                              class_attrs<kTarget>(f).ignore_index);
   loss::classes::forward<kTarget>(
       f, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
-        CrossEntropy<T, k>{rows}.forward(reduction, out);
+        CrossEntropy<T, k>{rows}.forward(reduction, out, passes);
       });
 }
 
 template <Target kTarget>
-void backward_cpu(const Backward& b) {
+void run_backward(const Backward& b, const Passes* passes) {
   loss::classes::backward<kTarget>(b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows,
                                                              Reduction reduction, const T* g, T* dx, T* dt) {
     if constexpr (k == Target::picked)
       CrossEntropy<T, k>{rows}.picked_gradient(reduction, g, dx);
     else
-      CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt);
+      CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt, passes);
   });
 }
+
+template <Target kTarget>
+void forward_cpu(const Forward& f) {
+  run_forward<kTarget>(f, nullptr);
+}
+template <Target kTarget>
+void backward_cpu(const Backward& b) {
+  run_backward<kTarget>(b, nullptr);
+}
+
+// Classes that are neighbours in memory.
+int class_axes(AttrsView, const Shape& x) {
+  return loss::ClassLayout(x).inner == 1 ? rows::RowRecord::kWhole : 0;
+}
+
+template <Target kTarget>
+constexpr rows::RowRecord kClassRows{
+    .axes = class_axes,
+    .shared = ~1u,
+    .forward_within = [](const Forward& f, const Passes& p) { run_forward<kTarget>(f, &p); },
+    .backward_within = [](const Backward& b, const Passes& p) { run_backward<kTarget>(b, &p); }};
+
+constexpr rows::RowRecord kWithGradientRows{
+    .axes = class_axes,
+    .shared = ~1u,
+    .backward = false,
+    .forward_within =
+        [](const Forward& f, const Passes& p) {
+          cross_entropy_in_two(
+              f, [&](const Forward& first) { run_forward<Target::label>(first, &p); },
+              [&](const Backward& then) { run_backward<Target::label>(then, &p); });
+        },
+    .stored = 2,
+    .reads_twice = true};
 
 }  // namespace
 }  // namespace ct
 
 CT_KERNELS(cpu, cross_entropy, {"cross_entropy", forward_cpu<Target::label>, backward_cpu<Target::label>},
            {"cross_entropy_soft", forward_cpu<Target::soft>, backward_cpu<Target::soft>},
-           {"nll_loss", forward_cpu<Target::picked>, backward_cpu<Target::picked>})
+           {"nll_loss", forward_cpu<Target::picked>, backward_cpu<Target::picked>},
+           forward_only("cross_entropy rows", hand_out<kClassRows<Target::label>>),
+           forward_only("cross_entropy_soft rows", hand_out<kClassRows<Target::soft>>),
+           forward_only("cross_entropy_with_gradient rows", hand_out<kWithGradientRows>))

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <cotangent/core/base/function_ref.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/loss/classes/class_loss_internal.h>
 #include <cotangent/ops/loss/reduction.h>
@@ -31,16 +32,10 @@ inline std::int64_t cross_entropy_stats(const loss::ClassLayout& layout, bool so
 /// cross_entropy and its backward as one call, of inputs x, t, weight and the cotangent of y, and outputs y, statistics and dx: for
 /// who knows the cotangent before, as a captured step does (nn/capture/merging.cpp). No public function calls it.
 extern const OpDef k_cross_entropy_with_gradient;
-/// Its kernels where there is none for both: one for each.
+/// Its kernels where there is none for both: one for each, of cross_entropy, or these.
 void cross_entropy_in_two(const Forward& f);
-
-/// Target of a row.
-enum class Target : std::uint8_t {
-  label,     ///< a class
-  smoothed,  ///< a class, with label smoothing
-  soft,      ///< a distribution
-  picked,    ///< a class, and x are log-probabilities: nll_loss
-};
+void cross_entropy_in_two(const Forward& f, FunctionRef<void(const Forward&)> forward,
+                          FunctionRef<void(const Backward&)> backward);
 
 /// The attributes of a call whose op takes such targets (or smoothed ones for Target::label).
 template <Target kTarget, class Call>

@@ -29,6 +29,7 @@ struct CrossEntropyRows {
   CT_HD C& extra(std::int64_t r) const { return stats[2 * layout.rows() + 1 + (kLabels ? 0 : r)]; }
 };
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 namespace loss::classes {
 
 template <class T>
@@ -85,4 +86,5 @@ void backward(const Backward& b, const Run& run) {
 }
 
 }  // namespace loss::classes
+#endif
 }  // namespace ct

@@ -34,13 +34,14 @@ struct Loss {
   }
 };
 
-void forward_cpu(const Forward& f) {
+void run_forward(const Forward& f, const rows::Passes* passes) {
   const Shape& shape = f.in(0).shape();
   const CyclicWeight weight(f.in(2), shape), pos_weight(f.in(3), shape);
-  loss::forward_cpu<Bce>(f, f.attrs<BceWithLogitsAttrs>().reduction, [&]<class T>(TypeTag<T>) {
+  loss::forward_cpu<Bce>(f, f.attrs<BceWithLogitsAttrs>().reduction, passes, [&]<class T>(TypeTag<T>) {
     return Loss<T>{Cycle<T>(weight), Cycle<T>(pos_weight)};
   });
 }
+void forward_cpu(const Forward& f) { run_forward(f, nullptr); }
 void backward_cpu(const Backward& b) {
   loss::backward_cpu<BceGradients>(b, b.attrs<BceWithLogitsAttrs>().reduction);
 }
@@ -48,4 +49,6 @@ void backward_cpu(const Backward& b) {
 }  // namespace
 }  // namespace ct::loss::bce
 
-CT_KERNELS(cpu, bce_with_logits, {"bce_with_logits", loss::bce::forward_cpu, loss::bce::backward_cpu})
+CT_KERNELS(cpu, bce_with_logits, {"bce_with_logits", loss::bce::forward_cpu, loss::bce::backward_cpu},
+           forward_only("bce_with_logits rows",
+                        hand_out<loss::kSummed<BceWithLogitsAttrs, loss::bce::run_forward>>))

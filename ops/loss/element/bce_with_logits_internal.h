@@ -6,6 +6,7 @@
 
 namespace ct {
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 struct BceWithLogitsAttrs {
   Reduction reduction;
 };
@@ -19,6 +20,7 @@ struct CyclicWeight {
   CyclicWeight() = default;
   CyclicWeight(const Tensor& weight, const Shape& input);
 };
+#endif
 
 namespace loss::bce {
 

@@ -3,6 +3,7 @@
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
 #include <cotangent/ops/engine/map/math_f64_cpu.h>
+#include <cotangent/ops/engine/rows/record.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>
@@ -15,11 +16,13 @@ namespace ct::loss {
 
 /// The sum over n elements; loss(i, count, x, t) gives those of elements i, i + 1, ...
 template <class T, class Loss>
-double sum_of(const T* x, const T* t, std::int64_t n, std::int64_t grain, const Loss& loss) {
+double sum_of(const T* all, const T* t, std::int64_t n, std::int64_t grain, const Loss& loss,
+              const rows::Passes* passes) {
   using P = Vector<T>;
   // Lanes add up over short runs in the compute type, runs in f64.
   constexpr std::int64_t kRun = 64 * P::kSize;
   return ordered_sum(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    const T* const x = passes ? static_cast<const T*>(passes->load(begin, end)) : all;
     double total = 0;
     for (std::int64_t i = begin; i < end;) {
       P lanes(0);
@@ -39,11 +42,11 @@ double sum_of(const T* x, const T* t, std::int64_t n, std::int64_t grain, const 
 
 /// The forward kernel of a loss by formula F. loss_of(TypeTag<T>) gives its losses as they are summed.
 template <class F, class LossOf>
-void forward_cpu(const Forward& f, Reduction reduction, const LossOf& loss_of) {
+void forward_cpu(const Forward& f, Reduction reduction, const rows::Passes* passes, const LossOf& loss_of) {
   if (reduction == Reduction::none) return map::forward_cpu<F, true, false>(f);
   const Tensor &x = f.in(0), &t = f.in(1);
   visit_floating(f.op.name, x.dtype(), [&]<class T>(TypeTag<T> type) {
-    const double sum = sum_of(x.data<T>(), t.data<T>(), x.numel(), F::kGrain, loss_of(type));
+    const double sum = sum_of(x.data<T>(), t.data<T>(), x.numel(), F::kGrain, loss_of(type), passes);
     *f.out().data<T>() = static_cast<T>(
         static_cast<compute_t<T>>(reduction == Reduction::mean ? sum / static_cast<double>(x.numel()) : sum));
   });
@@ -57,32 +60,30 @@ struct Unweighted {
   }
 };
 template <class F>
-void forward_cpu(const Forward& f, Reduction reduction) {
-  forward_cpu<F>(f, reduction, [](auto) { return Unweighted<F>{}; });
+void forward_cpu(const Forward& f, Reduction reduction, const rows::Passes* passes = nullptr) {
+  forward_cpu<F>(f, reduction, passes, [](auto) { return Unweighted<F>{}; });
 }
 
-/// The backward kernel, from formula F of g, x, t and what else there is, and of p. A reduced loss has no g but p, the one
-/// cotangent, divided once; in f64, which p has not the digits for, that is a g of one number.
+/// The backward kernel, from formula F of g, x, t and what else there is, with p of share_of().
 template <class F>
 void backward_cpu(const Backward& b, Reduction reduction) {
   const Shape& shape = b.in_meta(0).shape;
-  Tensor g;
-  float p = 1;
-  if (reduction == Reduction::none) {
-    g = b.grad();
-  } else {
-    const double divisor = reduction == Reduction::mean ? static_cast<double>(numel(shape)) : 1.0;
-    visit_floating(b.op.name, b.grad().dtype(), [&]<class T>(TypeTag<T>) {
-      const double share = static_cast<double>(static_cast<compute_t<T>>(*b.grad().data<T>())) / divisor;
-      if constexpr (std::is_same_v<T, double>)
-        *(g = Tensor::allocate({}, DType::f64, b.grad().device())).template data<double>() = share;
-      else
-        p = static_cast<float>(share);
-    });
-  }
-  map::joint_gradients<F>(b, g, shape, [&](auto outputs, auto inputs) {
-    map::run_cpu(map::tiles_of<F>, outputs, inputs, {p, 0});
+  map::joint_gradients<F>(b, b.grad(), shape, [&](auto outputs, auto inputs) {
+    map::run_cpu(map::tiles_of<F>, outputs, inputs, {share_of(reduction, numel(shape)), 0});
   });
 }
+
+/// The record of a loss that is summed over all elements, with that as its forward kernel.
+template <class Attrs, void (*forward)(const Forward& f, const rows::Passes* passes)>
+constexpr rows::RowRecord kSummed{
+    .axes =
+        [](AttrsView attrs, const Shape&) {
+          return static_cast<const Attrs*>(attrs.data)->reduction == Reduction::none
+                     ? 0
+                     : rows::RowRecord::kWhole;
+        },
+    .shared = ~1u,
+    .backward = false,
+    .forward_within = [](const Forward& f, const rows::Passes& passes) { forward(f, &passes); }};
 
 }  // namespace ct::loss

@@ -1,72 +1,57 @@
 #pragma once
 
+#include <string>
+
 #include <cotangent/ops/engine/map/map_cuda.cuh>
-#include <cotangent/ops/loss/loss_cuda.cuh>
+#include <cotangent/ops/loss/element/sum_elements.cuh>
 
 // Losses that compare two tensors element by element on a GPU; the twin of element_loss_cpu.h.
 
+// Text of the kernels (losses_text_cuda.cpp).
+extern "C" [[gnu::visibility("hidden")]] const char cotangent_loss_elements[];
+
 namespace ct::loss {
 
-// The sum of loss(i, x, t). Elements are read 16 bytes at a time as far as `vectors` says, which is 0 where the tensors
-// are not aligned.
-template <class T, class Loss>
-__global__ void __launch_bounds__(kReduceThreads)
-    sum_kernel(const T* x, const T* t, long long n, long long vectors, Loss loss, Sums<T> sums) {
-  using C = compute_t<T>;
-  using X = map::Lane<C>;
-  using Vec = gpu::Vector<T>;
-  C sum = 0;
-  const auto add = [&](long long i, T a, T b) {
-    sum += loss(i, X(gpu::to_compute(a)), X(gpu::to_compute(b))).v;
-  };
-  const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
-  const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (long long v = first; v < vectors; v += step) {
-    const Vec a = Vec::load_streaming(x + v * Vec::size), b = Vec::load_streaming(t + v * Vec::size);
-#pragma unroll
-    for (int q = 0; q < Vec::size; ++q) add(v * Vec::size + q, a[q], b[q]);
-  }
-  for (long long i = vectors * Vec::size + first; i < n; i += step) add(i, x[i], t[i]);
-  sums.finish(sum, 0);
-}
-
-/// The forward kernel of a loss by formula F. loss_of(TypeTag<T>) gives its losses as they are summed.
+/// The forward kernel of a loss by formula F. loss_of(TypeTag<T>) gives its losses as they are summed, a loss::ROOM::Loss<T>.
 template <class F, class LossOf>
-void forward_cuda(const Forward& f, Reduction reduction, const LossOf& loss_of) {
-  if (reduction == Reduction::none) return map::forward_cuda<F, true, false>(f);
-  visit_floating(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T> type) {
+bool forward_cuda(const Forward& f, Reduction reduction, const detail::Around* around, const char* room,
+                  const LossOf& loss_of) {
+  if (reduction == Reduction::none) return map::forward_cuda<F, true, false>(f), true;
+  bool done = true;
+  visit_floating(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T> tag) {
     const T *x = f.in(0).data<T>(), *t = f.in(1).data<T>();
     const long long n = f.in(0).numel();
-    const long long vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16) ? n / gpu::Vector<T>::size : 0;
-    const auto loss = loss_of(type);
+    const bool vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16);
+    const auto loss = loss_of(tag);
+    using Loss = std::remove_cv_t<decltype(loss)>;
     const compute_t<T> divisor = reduction == Reduction::mean ? static_cast<compute_t<T>>(n) : 1;
-    reduce<T>(f.op.name, sum_blocks(n), true, {nullptr, divisor, f.out().data<T>()},
-              [&](unsigned blocks, const Sums<T>& sums) {
-                gpu::launch(f.op.name, sum_kernel<T, std::remove_cv_t<decltype(loss)>>, blocks,
-                            kReduceThreads, 0, x, t, n, vectors, loss, sums);
-              });
+    const auto launch = [&](unsigned blocks, const Sums<T>& sums) {
+      const SumCall<T, Loss> call{x, t, n, vectors ? n / gpu::Vector<T>::size : 0, loss, sums};
+      const std::string element = detail::type_text<T>();
+      const detail::KernelText text{
+          cotangent_loss_elements,
+          "loss::sum_elements(a, load)",
+          "loss::SumCall<" + element + ", loss::" + room + "::Loss<" + element + ">>",
+          vectors ? gpu::Vector<T>::size : 1,
+          true,
+          false};
+      if (around)
+        done = around->launch(f.op.name, text, blocks, kReduceThreads, 1, 0, &call, sizeof call);
+      else
+        gpu::launch_waiting(f.op.name, sum_kernel<T, Loss>, blocks, kReduceThreads, 0, call);
+    };
+    reduce<T>(f.op.name, sum_blocks(n), true, {nullptr, divisor, f.out().data<T>()}, around, launch);
   });
-}
-/// A loss without weights, as it is summed.
-template <class F>
-struct Unweighted {
-  template <class X>
-  __device__ __forceinline__ X operator()(long long, X x, X t) const {
-    return F::eval(x, t, X(0), X(0));
-  }
-};
-template <class F>
-void forward_cuda(const Forward& f, Reduction reduction) {
-  forward_cuda<F>(f, reduction, [](auto) { return Unweighted<F>{}; });
+  return done;
 }
 
-/// The backward kernel, from formula F of g, x, t and what else there is, with p = 1, or 1 / n for a mean.
+/// The backward kernel, from formula F of g, x, t and what else there is, with p of share_of().
 template <class F>
 void backward_cuda(const Backward& b, Reduction reduction) {
   const Shape& shape = b.in_meta(0).shape;
-  const double p = reduction == Reduction::mean ? 1 / static_cast<double>(numel(shape)) : 1;
   map::joint_gradients<F>(b, b.grad(), shape, [&](auto outputs, auto inputs) {
-    map::run_cuda(b.op.name, map::value_kernels<F, true, false>(), outputs, inputs, {p, 0});
+    map::run_cuda(b.op.name, map::value_kernels<F, true, false>(), outputs, inputs,
+                  {share_of(reduction, numel(shape)), 0});
   });
 }
 

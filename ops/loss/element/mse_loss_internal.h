@@ -6,9 +6,11 @@
 
 namespace ct {
 
+#ifndef CT_KERNEL_TEXT  // which has no code of the host
 struct MseLossAttrs {
   Reduction reduction;
 };
+#endif
 
 namespace loss::mse {
 
@@ -25,6 +27,9 @@ struct GradientTraits : Traits {
 };
 CT_MAP_FORMULA(SquaredErrorGradients, GradientTraits, 3, 2, (X g, X x, X t, X p, X),
                return gradients_of(g * p * ((x - t) + (x - t))))
+/// The same, one by one.
+CT_MAP_FORMULA(SquaredErrorDx, Traits, 3, 1, (X g, X x, X t, X p, X), return g * p * ((x - t) + (x - t)))
+CT_MAP_FORMULA(SquaredErrorDt, Traits, 3, 1, (X g, X x, X t, X p, X), return -(g * p * ((x - t) + (x - t))))
 
 }  // namespace loss::mse
 }  // namespace ct
