@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 
@@ -34,6 +33,21 @@ struct Descriptor {
     fd = -1;
   }
 };
+
+// Appends what is there until its end; false where that can't be read.
+bool read_all(const Descriptor& from, std::string& to) {
+  char buffer[1 << 14];
+  ssize_t n = 0;
+  while ((n = ::read(from.fd, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR))
+    if (n > 0) to.append(buffer, static_cast<std::size_t>(n));
+  return n == 0;
+}
+
+// A whole file at once: a stream's iterators would go through it byte by byte.
+bool read_bytes(const std::string& path, std::string& to) {
+  to.clear();
+  return read_all(Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), to);
+}
 
 // A folder of this process alone where there is no home: a folder with a known name may be another user's.
 std::string private_cache(const char* op) {
@@ -104,17 +118,14 @@ std::string variable(const char* name, const std::string& otherwise) {
 }
 
 std::string read_text(const char* op, const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  CT_CHECK(in.is_open() && !in.bad(), IoError, op, path, " can't be read; a file that can is wanted");
+  std::string text;
+  CT_CHECK(read_bytes(path, text), IoError, op, path, " can't be read; a file that can is wanted");
   return text;
 }
 
 bool read_whole(const std::string& path, std::string& contents) {
-  std::ifstream in(path, std::ios::binary);
-  contents.assign(std::istreambuf_iterator<char>(in), {});
   const std::size_t line = digest_line("").size();
-  if (!in.is_open() || in.bad() || contents.size() < line) return false;
+  if (!read_bytes(path, contents) || contents.size() < line) return false;
   const std::string last = contents.substr(contents.size() - line);
   contents.resize(contents.size() - line);
   return last == digest_line(contents);
@@ -148,9 +159,7 @@ Ran run(const std::vector<std::string>& command) {
   if (error != 0) return {false, command[0] + ": " + std::strerror(error)};
 
   Ran result;
-  char buffer[4096];
-  for (ssize_t n; (n = ::read(from.fd, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR);)
-    if (n > 0) result.output.append(buffer, static_cast<std::size_t>(n));
+  read_all(from, result.output);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   result.ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;

@@ -11,24 +11,29 @@ constexpr long long kThreadRow = 32;    // up to so many classes a thread takes 
 constexpr long long kWarpRow = 2048;    // up to so many a warp, beyond that a block
 constexpr unsigned kRowBlocks = 16384;  // at most
 
-// The texts of the kernels (losses_text_cuda.cpp). Vectors are those of the logits that they read, and of the gradient that they write.
-template <class T, Target kTarget>
-detail::KernelText text_of(const char* call, bool forward, bool gradient, bool vectors) {
-  const std::string target = std::to_string(static_cast<int>(kTarget));
-  return {cotangent_loss_classes,
-          call,
-          std::string(forward ? "Forward" : "Backward") + "Call<" + detail::type_text<T>() + ", Target(" +
-              target + ")>",
-          vectors ? gpu::Vector<T>::size : 1,
-          forward,
-          gradient};
-}
-// A launch of a library's kernel, or of one in formulas. False where that takes them not.
-template <class Kernel, class Call>
-bool launch(const char* op, Kernel kernel, unsigned blocks, unsigned threads, const Call& call,
-            const detail::KernelText& text, const detail::Around* around) {
-  if (around && around->wraps(text))
-    return around->launch(op, text, blocks, threads, 1, 0, &call, sizeof call);
+// A kernel in its text (losses_text_cuda.cpp): whether it reads logits, and writes their gradient, by vectors or one by one.
+struct InText {
+  const char* call;
+  bool forward, gradient, vectors;
+
+  template <class T, Target kTarget>
+  detail::KernelText of() const {
+    return {cotangent_loss_classes,
+            call,
+            std::string(forward ? "Forward" : "Backward") + "Call<" + detail::type_text<T>() + ", Target(" +
+                std::to_string(static_cast<int>(kTarget)) + ")>",
+            vectors ? gpu::Vector<T>::size : 1,
+            forward,
+            gradient};
+  }
+};
+// A launch of the library's kernel, or of that in formulas. False where it takes them not.
+template <class T, Target kTarget, template <class, Target> class Call>
+bool launch(const char* op, void (*kernel)(Call<T, kTarget>), unsigned blocks, unsigned threads,
+            const Call<T, kTarget>& call, const detail::Around* around, const InText& in_text) {
+  if (around)
+    if (const auto text = in_text.of<T, kTarget>(); around->wraps(text))
+      return around->launch(op, text, blocks, threads, 1, 0, &call, sizeof call);
   if (!around || around->ask == detail::Around::Ask::run)
     gpu::launch_waiting(op, kernel, blocks, threads, 0, call);
   return true;
@@ -84,9 +89,9 @@ bool run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out, cons
                   [&](unsigned blocks, const loss::Sums<T>& sums) {
                     ForwardCall<T, kTarget> call = whole;
                     call.sums = sums;
-                    done = launch(
-                        rows.site.op, cross_entropy_kernel<T, kTarget>, blocks, loss::kReduceThreads, call,
-                        text_of<T, kTarget>("forward_rows(a, load)", true, false, call.vectors > 0), around);
+                    done =
+                        launch(rows.site.op, cross_entropy_kernel<T, kTarget>, blocks, loss::kReduceThreads,
+                               call, around, {"forward_rows(a, load)", true, false, call.vectors > 0});
                   });
   return done;
 }
@@ -100,13 +105,13 @@ bool run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g,
     if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.t || gpu::is_aligned(rows.t, 16))) {
       const long long count = layout.rows();
       const unsigned blocks = static_cast<unsigned>(count < kRowBlocks ? count : kRowBlocks);
-      return launch(rows.site.op, row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, call,
-                    text_of<T, kTarget>("gradient_rows(a, store)", false, true, true), around);
+      return launch(rows.site.op, row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, call, around,
+                    {"gradient_rows(a, store)", false, true, true});
     }
   }
   return launch(rows.site.op, cross_entropy_gradient_kernel<T, kTarget>,
-                gpu::grid_stride_blocks(layout.count(), loss::kThreads), loss::kThreads, call,
-                text_of<T, kTarget>("gradient_elements(a, store)", false, true, false), around);
+                gpu::grid_stride_blocks(layout.count(), loss::kThreads), loss::kThreads, call, around,
+                {"gradient_elements(a, store)", false, true, false});
 }
 
 IndexSite site(const char* op) { return {op, IndexKind::class_label}; }
@@ -155,9 +160,9 @@ bool run_with_gradient(const Forward& f, const detail::Around* around) {
   if (row_shape(rows).blocks != 1) return in_two();
   auto call = forward_call(rows, attrs.reduction, f.out().data<float>());
   call.g = f.in(3).data<float>(), call.dx = f.out(2).data<float>();
-  return launch(
-      rows.site.op, cross_entropy_with_gradient_kernel<float, Target::label>, 1, loss::kReduceThreads, call,
-      text_of<float, Target::label>("rows_with_gradient(a, load, store)", true, true, false), around);
+  return launch(rows.site.op, cross_entropy_with_gradient_kernel<float, Target::label>, 1,
+                loss::kReduceThreads, call, around,
+                {"rows_with_gradient(a, load, store)", true, true, false});
 }
 
 template <Target kTarget>

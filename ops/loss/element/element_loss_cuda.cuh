@@ -27,6 +27,8 @@ bool forward_cuda(const Forward& f, Reduction reduction, const detail::Around* a
     const compute_t<T> divisor = reduction == Reduction::mean ? static_cast<compute_t<T>>(n) : 1;
     const auto launch = [&](unsigned blocks, const Sums<T>& sums) {
       const SumCall<T, Loss> call{x, t, n, vectors ? n / gpu::Vector<T>::size : 0, loss, sums};
+      if (!around)
+        return gpu::launch_waiting(f.op.name, sum_kernel<T, Loss>, blocks, kReduceThreads, 0, call);
       const std::string element = detail::type_text<T>();
       const detail::KernelText text{
           cotangent_loss_elements,
@@ -35,10 +37,7 @@ bool forward_cuda(const Forward& f, Reduction reduction, const detail::Around* a
           vectors ? gpu::Vector<T>::size : 1,
           true,
           false};
-      if (around)
-        done = around->launch(f.op.name, text, blocks, kReduceThreads, 1, 0, &call, sizeof call);
-      else
-        gpu::launch_waiting(f.op.name, sum_kernel<T, Loss>, blocks, kReduceThreads, 0, call);
+      done = around->launch(f.op.name, text, blocks, kReduceThreads, 1, 0, &call, sizeof call);
     };
     reduce<T>(f.op.name, sum_blocks(n), true, {nullptr, divisor, f.out().data<T>()}, around, launch);
   });
