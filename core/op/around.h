@@ -42,8 +42,8 @@ struct Around {
                       std::size_t bytes) const = 0;
 };
 
-/// Ops whose kernels on a GPU can be wrapped so. One tensor is loaded, input 0 or the cotangent, and one stored, output 0 or the
-/// gradient of input 0. The functions are the op's kernels, but for null: false where the shape is one for another kernel.
+/// Ops whose kernels on a GPU can be wrapped so. One tensor is loaded, input 0 or the cotangent, and one stored, output 0 (a loss: that
+/// of engine/rows/record.h) or the gradient of input 0. The functions are the op's kernels, but for null: false where the shape is one for another kernel.
 struct AroundRecord {
   bool stores = true;  // false: results have another shape, and no formulas behind them
   bool (*forward)(const Forward& f, const Around* around) = nullptr;

@@ -116,11 +116,6 @@ int add_calls(Builder& b, const Formula& f, int extra) {
              call.operands.size(), " operands; at most ", kMostOperands, " can be fused");
     std::transform(call.operands.begin(), call.operands.end(), operands.begin(),
                    [&](int v) { return v < inputs ? v : v + extra; });
-    const MapRecord* const record = map::formulas_of(*call.op);
-    CT_CHECK(!(record && record->reduces && record->reduces(call.view())), ValueError, "fuse", "'",
-             call.op->name,
-             "' reduces to one number; fused functions go element by element: pass Reduction::none, "
-             "and reduce what they return");
     const DType last = call.operands.empty() ? call.dtype : f.dtype(call.operands.back());
     CT_CHECK(b.call(*call.op, call.view(), {operands.data(), call.operands.size()}, call.dtype) >= 0,
              DTypeError, "fuse", "'", call.op->name, "' of ", name(last),
