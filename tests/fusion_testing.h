@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
@@ -28,9 +29,19 @@ struct Program {
 };
 using Make = std::function<Program()>;
 
+// A GPU gives the result of two NaN in f64 the sign of one of them, and which, its compiler chooses: there a NaN is a NaN.
 inline std::string bytes(const std::vector<Tensor>& list) {
   std::string all;
-  for (const Tensor& t : list) all += t.defined() ? bytes_of(t.detach().to(cpu).contiguous()) + '|' : "-";
+  for (const Tensor& t : list) {
+    if (!t.defined()) {
+      all += '-';
+      continue;
+    }
+    Tensor on_host = t.detach().to(cpu).contiguous();
+    if (t.device().is_cuda() && t.dtype() == f64)
+      on_host = where(isnan(on_host), full_like(on_host, NAN), on_host);
+    all += bytes_of(on_host) + '|';
+  }
   return all;
 }
 
