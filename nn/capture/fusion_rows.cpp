@@ -2,8 +2,8 @@
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/inline_vector.h>
-#include <cotangent/core/base/per_thread.h>
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/scratch_internal.h>
 #include <cotangent/nn/capture/assembly_internal.h>
 
 // Groups around a call that goes over rows: which calls these are, and how they run where the call is cut, on the CPU (else:
@@ -207,11 +207,6 @@ struct RowRun {
   }
 };
 
-struct RowBuffer {
-  std::unique_ptr<std::byte[]> memory;
-  std::size_t size = 0;
-};
-
 class RowPass {
  public:
   RowPass(const FusedCalls& group, std::span<const Tensor* const> inputs, std::span<const Tensor> outputs)
@@ -234,13 +229,10 @@ class RowPass {
 
   void all() const {
     parallel_for(places_ * runs_, grain_, [&](std::int64_t begin, std::int64_t end) {
-      RowBuffer& buffer = per_thread<RowBuffer>();
-      if (buffer.size < scratch_bytes_)
-        buffer.memory = std::make_unique<std::byte[]>((buffer.size = scratch_bytes_) + 64);
-      const auto at = reinterpret_cast<std::uintptr_t>(buffer.memory.get());
-      const Ref<Storage> scratch = Storage::wrap(buffer.memory.get() + (64 - at % 64) % 64,
-                                                 std::max<std::size_t>(scratch_bytes_, 1), Device{}, {});
-      for (std::int64_t i = begin; i < end; ++i) one(i, scratch);
+      const std::size_t bytes = std::max<std::size_t>(scratch_bytes_, 1);
+      std::byte* const buffer = scratch<std::byte>(kCallersScratch, static_cast<std::int64_t>(bytes));
+      const Ref<Storage> memory = Storage::wrap(buffer, bytes, Device{}, {});
+      for (std::int64_t i = begin; i < end; ++i) one(i, memory);
     });
   }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include <cotangent/core/base/inline_vector.h>
-#include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/memory/scratch_internal.h>
 #include <cotangent/nn/capture/fusion_internal.h>
 #include <cotangent/ops/engine/rows/record.h>
 
@@ -11,11 +11,6 @@
 
 namespace ct::capture_impl {
 namespace {
-
-struct Buffer {
-  std::unique_ptr<std::byte[]> memory;
-  std::size_t size = 0;
-};
 
 // Formulas around a call on the CPU.
 struct Around final : rows::Passes {
@@ -36,14 +31,10 @@ struct Around final : rows::Passes {
  private:
   // In a buffer of the thread's, as if the tensor began that much before it.
   const void* load_into_buffer(std::int64_t begin, std::int64_t end) const {
-    constexpr std::size_t kAligned = 64;
     const std::size_t size = size_of(loaded->dtype()), first = static_cast<std::size_t>(begin) * size;
-    Buffer& buffer = per_thread<Buffer>();
     const std::size_t bytes = static_cast<std::size_t>(end - begin) * size;
-    if (buffer.size < bytes) buffer.memory = std::make_unique<std::byte[]>((buffer.size = bytes) + kAligned);
-    const auto at =
-        (reinterpret_cast<std::uintptr_t>(buffer.memory.get()) + kAligned - 1) / kAligned * kAligned;
-    void* const data = reinterpret_cast<void*>(at - first);
+    std::byte* const buffer = scratch<std::byte>(kCallersScratch, static_cast<std::int64_t>(bytes));
+    void* const data = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(buffer) - first);
     const Tensor here =
         Tensor::from_storage(Storage::wrap(data, first + bytes, Device{}, {}), loaded->shape(),
                              contiguous_strides(loaded->shape()), 0, loaded->dtype());
