@@ -22,12 +22,7 @@ constexpr std::string_view name(Reduction r) {
   return r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum";
 }
 
-/// The part of an element's cotangent in that of the loss of `count` elements.
-inline double share_of(Reduction r, std::int64_t count) {
-  return r == Reduction::mean ? 1 / static_cast<double>(count) : 1;
-}
-
-/// A reduction, or ValueError where it is none of these.
+/// The same, or ValueError where it is none of these.
 inline Reduction known(const char* op, Reduction r) {
   CT_CHECK(r <= Reduction::sum, ValueError, op, "reduction is number ", static_cast<int>(r),
            "; it must be one of ", kReductionNames);

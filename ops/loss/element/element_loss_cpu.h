@@ -4,9 +4,9 @@
 #include <cotangent/ops/engine/map/map_cpu.h>
 #include <cotangent/ops/engine/map/math_f64_cpu.h>
 #include <cotangent/ops/engine/rows/record.h>
+#include <cotangent/ops/loss/element/element_loss_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
-#include <cotangent/ops/loss/reduction.h>
 
 // Losses that compare two tensors element by element (mse, bce_with_logits), on the CPU. A loss is a formula of the map
 // engine (engine/map/formulas.h) of x, the target t and what else it has, and one of its gradients, which has the

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <cotangent/ops/loss/element/element_loss_internal.h>
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 #include <cotangent/ops/loss/element/sum_elements.cuh>
 
