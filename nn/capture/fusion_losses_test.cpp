@@ -56,6 +56,29 @@ Names trained(Device device, const Shape& shape, DType dtype, const Loss& loss,
   return groups(make, inputs_of(device, dtype, shape), account);
 }
 
+// Each loss of formulas is one group with them, and so is the sum or mean of all elements.
+void check_loads(Device device, const Shape& shape, DType dtype, Reduction reduction) {
+  INFO(dtype << ' ' << shape << ' ' << name(reduction));
+  const Tensor labels = labels_of(shape, device), soft = softmax(waves(shape, 3), -1).to(dtype).to(device);
+  const auto is_one = [&](const char* op, const Loss& loss) {
+    CHECK(evaluated(device, shape, dtype, loss) == Names{std::string("fused(add, mul_scalar, ") + op + ')'});
+  };
+  is_one("cross_entropy",
+         [=](const Tensor& h) { return cross_entropy(h, labels, {.reduction = reduction}); });
+  is_one("cross_entropy", [=](const Tensor& h) {
+    return cross_entropy(h, labels, {.reduction = reduction, .label_smoothing = 0.1});
+  });
+  is_one("cross_entropy_soft",
+         [=](const Tensor& h) { return cross_entropy(h, soft, {.reduction = reduction}); });
+  is_one("mse_loss", [=](const Tensor& h) { return mse_loss(h, soft, {.reduction = reduction}); });
+  is_one("bce_with_logits",
+         [=](const Tensor& h) { return bce_with_logits(h, soft, {.reduction = reduction}); });
+  if (reduction == Reduction::mean)
+    is_one("mean", [](const Tensor& h) { return mean(h); });
+  else
+    is_one("sum", [](const Tensor& h) { return sum(h); });
+}
+
 const Shape kShapes[] = {{45, 47}, {700, 33}, {3, 9000}, {40, 9000}, {5, 1}, {1, 3}};
 
 }  // namespace
@@ -64,23 +87,12 @@ TEST_CASE("Losses take formulas as their load", "[capture][fuse]") {
   const DType dtype = GENERATE(f32, bf16, f16);
   const Reduction reduction = GENERATE(Reduction::mean, Reduction::sum);
   for (const Shape& shape : kShapes) {
-    INFO(dtype << ' ' << shape << ' ' << name(reduction));
-    const Tensor labels = labels_of(shape, cpu), soft = softmax(waves(shape, 3), -1).to(dtype);
-    const auto of = [&](const Loss& loss) { return evaluated(cpu, shape, dtype, loss); };
-    CHECK(of([=](const Tensor& h) { return cross_entropy(h, labels, {.reduction = reduction}); }) ==
-          Names{"fused(add, mul_scalar, cross_entropy)"});
-    CHECK(of([=](const Tensor& h) {
-            return cross_entropy(h, labels, {.reduction = reduction, .label_smoothing = 0.1});
-          }) == Names{"fused(add, mul_scalar, cross_entropy)"});
-    CHECK(of([=](const Tensor& h) { return cross_entropy(h, soft, {.reduction = reduction}); }) ==
-          Names{"fused(add, mul_scalar, cross_entropy_soft)"});
-    CHECK(of([=](const Tensor& h) { return mse_loss(h, soft, {.reduction = reduction}); }) ==
-          Names{"fused(add, mul_scalar, mse_loss)"});
-    CHECK(of([=](const Tensor& h) { return bce_with_logits(h, soft, {.reduction = reduction}); }) ==
-          Names{"fused(add, mul_scalar, bce_with_logits)"});
-    CHECK(of([=](const Tensor& h) { return l1_loss(h, soft, {.reduction = reduction}); }) ==
-          Names{reduction == Reduction::mean ? "fused(add, mul_scalar, sub, abs, mean)"
-                                             : "fused(add, mul_scalar, sub, abs, sum)"});
+    check_loads(cpu, shape, dtype, reduction);
+    const Tensor target = waves(shape, 3).to(dtype);
+    const auto l1 = [=](const Tensor& h) { return l1_loss(h, target, {.reduction = reduction}); };
+    const char* const sum = reduction == Reduction::mean ? "mean" : "sum";
+    CHECK(evaluated(cpu, shape, dtype, l1) ==
+          Names{std::string("fused(add, mul_scalar, sub, abs, ") + sum + ')'});
   }
 }
 
@@ -115,23 +127,7 @@ TEST_CASE("Losses on a GPU take formulas as their load", "[capture][fuse][cuda]"
   const Reduction reduction = GENERATE(Reduction::mean, Reduction::sum);
   const Shape shape = GENERATE(Shape{48, 48}, Shape{45, 47}, Shape{700, 64}, Shape{5, 1024}, Shape{700, 2048},
                                Shape{3, 33000}, Shape{5, 1}, Shape{1, 3});
-  INFO(dtype << ' ' << shape << ' ' << name(reduction));
-  const Device gpu = cuda(0);
-  const Tensor labels = labels_of(shape, gpu), soft = softmax(waves(shape, 3), -1).to(dtype).to(gpu);
-  const auto of = [&](const Loss& loss) { return evaluated(gpu, shape, dtype, loss); };
-  CHECK(of([=](const Tensor& h) { return cross_entropy(h, labels, {.reduction = reduction}); }) ==
-        Names{"fused(add, mul_scalar, cross_entropy)"});
-  CHECK(of([=](const Tensor& h) {
-          return cross_entropy(h, labels, {.reduction = reduction, .label_smoothing = 0.1});
-        }) == Names{"fused(add, mul_scalar, cross_entropy)"});
-  CHECK(of([=](const Tensor& h) { return cross_entropy(h, soft, {.reduction = reduction}); }) ==
-        Names{"fused(add, mul_scalar, cross_entropy_soft)"});
-  CHECK(of([=](const Tensor& h) { return mse_loss(h, soft, {.reduction = reduction}); }) ==
-        Names{"fused(add, mul_scalar, mse_loss)"});
-  CHECK(of([=](const Tensor& h) { return bce_with_logits(h, soft, {.reduction = reduction}); }) ==
-        Names{"fused(add, mul_scalar, bce_with_logits)"});
-  CHECK(of([=](const Tensor& h) { return reduction == Reduction::mean ? mean(h) : sum(h); }) ==
-        Names{reduction == Reduction::mean ? "fused(add, mul_scalar, mean)" : "fused(add, mul_scalar, sum)"});
+  check_loads(cuda(0), shape, dtype, reduction);
 }
 
 TEST_CASE("Losses on a GPU take formulas while they train", "[capture][fuse][cuda]") {
